@@ -107,11 +107,11 @@ impl LinkCaps {
 /// The state of a peer's process, as a link observes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulse {
-    /// It runs, as far as the link can see.
+    /// The process runs, as far as the link can see.
     Runs,
     /// A signal has stopped it.
     Stopped,
-    /// It has ended, though its connection exists.
+    /// The process has ended, though its connection exists.
     Ended,
     /// Unknown: silence counts, as over a network.
     Unseen,

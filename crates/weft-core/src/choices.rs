@@ -115,7 +115,8 @@ names! {
     Polling = "polling",
     /// A wait sleeps at once.
     Blocking = "blocking",
-    /// As adaptive; a thread also makes progress for a rank that has not polled for `watchdog_us`.
+    /// A wait polls for `spin_us`, then sleeps; a thread also makes progress for a rank that has
+    /// not polled for `watchdog_us`.
     Watchdog = "watchdog",
 }
 

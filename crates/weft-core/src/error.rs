@@ -13,7 +13,7 @@ pub enum PeerFailure {
         /// Time that this endpoint waited, in milliseconds.
         after_ms: u32,
     },
-    /// It never answered the first packet.
+    /// The peer never answered the first packet.
     Unreachable {
         /// Time that this endpoint waited, in milliseconds.
         after_ms: u32,
@@ -31,9 +31,9 @@ pub enum PeerFailure {
     Refused,
     /// No link leads to it.
     NoLink,
-    /// It closed its endpoint.
+    /// The peer closed its endpoint.
     Closed,
-    /// It speaks another version of the protocol.
+    /// The peer speaks another version of the protocol.
     Version {
         /// The version it offered.
         theirs: u8,
@@ -42,8 +42,8 @@ pub enum PeerFailure {
     Protocol,
     /// A packet was lost or overtaken on a network that both sides were told to trust.
     Lost,
-    /// It is heard, but no copy of a packet to it got there for the configured time: something on
-    /// the route drops packets of this type or length.
+    /// The peer is heard, but no copy of a packet to it got there for the configured time:
+    /// something on the route drops packets of this type or length.
     Stuck {
         /// Time without success, in milliseconds.
         after_ms: u32,
@@ -55,7 +55,8 @@ pub enum PeerFailure {
     /// This process is a copy (by fork) of the one that opened the endpoint, which still has its
     /// peers.
     Copied,
-    /// It found that none of this endpoint's packets get through to it, and has ended the session.
+    /// The peer found that none of this endpoint's packets get through to it, and has ended the
+    /// session.
     Unheard,
     /// Messages that no receive takes fill the room for them: none after them gets through.
     Flooded {

@@ -163,7 +163,7 @@ pub enum Placement {
     Active {
         /// The sender.
         peer: PeerId,
-        /// As of `ActiveStored`.
+        /// Number of the client and the message (low 32 bits) and argument (high 32 bits).
         tag: u64,
     },
     /// Keep the whole packet under (peer, seq) until `poll_replay` names it.

@@ -53,9 +53,8 @@ impl Engine {
         clear
     }
 
-    /// Does the same for an active message: the next one that `spec` accepts comes as
-    /// [`Placement::Awaited`], unless the caller notes by
-    /// [`Engine::handle_active_queued`] that one has come otherwise.
+    /// Awaits an active message: the next one that `spec` accepts comes as [`Placement::Awaited`],
+    /// unless the caller notes by [`Engine::handle_active_queued`] that one has come otherwise.
     #[inline]
     pub fn await_active(&mut self, spec: RecvSpec, len: u64) -> bool {
         let clear = self.may_await(spec);

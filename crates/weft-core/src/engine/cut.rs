@@ -31,7 +31,8 @@ pub(super) fn is_too_long(p: &Peer, desc: &Desc) -> bool {
     len > p.path.mtu() && !(desc.bulk && len <= p.path.long_mtu())
 }
 
-/// Does the same for a packet that was to be sent and had to wait.
+/// Returns true if a packet that was to be sent and had to wait is longer than the path carries
+/// now.
 pub(super) fn is_too_long_now(p: &Peer, t: &Transmit) -> bool {
     let each = t.payload.len() / t.packets.max(1);
     let len = t.header.as_slice().len() as u32 + each;
@@ -126,7 +127,7 @@ impl Engine {
     pub(super) fn next_piece(&mut self, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
         let Cut { seq, desc, at } = p.lengths.cut?;
-        // It may have arrived meanwhile.
+        // The packet may have arrived meanwhile.
         let left = p.windows.as_ref().is_some_and(|w| !seq.before(w.send.oldest()));
         let desc = self.still_there(desc);
         let p = &mut self.peers[peer.0 as usize];

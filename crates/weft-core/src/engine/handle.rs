@@ -130,7 +130,8 @@ impl Engine {
             Verdict::Hold => {
                 self.stats.held += 1;
                 match packet {
-                    // It contains its own destination: it need not wait for earlier ones.
+                    // A DATA packet contains its own destination: it need not wait for earlier
+                    // ones.
                     Packet::Data(_) => {
                         let missing = w.recv.next_expected();
                         if core::mem::replace(&mut w.gap_at, missing) != missing {

@@ -108,7 +108,8 @@ impl Engine {
         self.stored.get(id).map(|s| (Claimed { id, source: s.peer }, probed(s)))
     }
 
-    /// Does the same as `probe` for messages without a tag.
+    /// Returns the oldest message without a tag from `source` (`None`: any peer) without receiving
+    /// it.
     #[inline]
     pub fn probe_untagged(&self, source: Option<crate::PeerId>) -> Option<Probed> {
         if self.unexpected[UNTAGGED].is_empty() {
@@ -118,7 +119,8 @@ impl Engine {
         self.stored.get(id).map(probed)
     }
 
-    /// Does the same as `claim` for messages without a tag.
+    /// Removes the oldest message without a tag from `source` (`None`: any peer) from matching; it
+    /// must be received with `recv_claimed`.
     pub fn claim_untagged(&mut self, source: Option<crate::PeerId>) -> Option<(Claimed, Probed)> {
         let id = self.unexpected[UNTAGGED].take(&RecvSpec { source, tag: 0, ignore: u64::MAX })?;
         self.stored.get(id).map(|s| (Claimed { id, source: s.peer }, probed(s)))

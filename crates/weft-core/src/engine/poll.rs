@@ -113,7 +113,7 @@ impl Engine {
             return None;
         }
         while let Some(t) = p.queue.stalled.pop_front() {
-            // It counts as lost: it is sent again in pieces.
+            // A packet that is too long now counts as lost, and is sent again in pieces.
             if !cut::is_too_long_now(p, &t) {
                 return Some(self.current(t));
             }

@@ -170,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Does the same for a peer whose session is open.
+    /// Queues an answer to a request of a peer whose session is open.
     pub(super) fn answer_open(&mut self, peer: PeerId, desc: Desc) {
         let most = 2 * self.asks_max(peer);
         let p = &mut self.peers[peer.0 as usize];

@@ -297,8 +297,8 @@ impl Engine {
         self.end_peer(peer, failure, None);
     }
 
-    /// Does the same as `fail_peer`; sends the peer `word` first, and reports its failure only
-    /// then, because the driver cuts the connection.
+    /// Ends everything that has to do with a peer; sends the peer `word` first, and reports its
+    /// failure only then, because the driver cuts the connection.
     pub(super) fn end_peer(&mut self, peer: PeerId, failure: PeerFailure, word: Option<LastWord>) {
         let p = &mut self.peers[peer.0 as usize];
         if let Some(before) = p.failure() {

@@ -246,7 +246,7 @@ impl Peer {
         }
     }
 
-    /// Does the same for packets that are sent now.
+    /// Returns the length of the longest bulk packet that may be sent now, in bytes.
     #[inline]
     pub fn bulk_mtu(&self) -> u32 {
         let (mtu, long) = (self.path.mtu(), self.path.long_mtu());

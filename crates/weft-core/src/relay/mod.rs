@@ -213,7 +213,8 @@ impl Relay {
         })
     }
 
-    /// Does the same as [`Relay::is_quiet`], but BYEs may still be repeated.
+    /// Returns true if all packets of the rank have arrived, and every flow that ends has said its
+    /// BYE, which may still be repeated; see [`Relay::is_quiet`].
     pub fn sent_byes(&self) -> bool {
         self.flows.iter().flatten().all(|f| {
             let sent = f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty();

@@ -87,7 +87,7 @@ pub enum RelayEvent {
     /// A peer is heard, but packets to it did not get through for so many milliseconds; the oldest
     /// has this type and this payload. The caller forgets the peer.
     Stuck(PeerId, u32, PacketType, Handle),
-    /// So many packets of the rank to a peer, counted from its first, no longer wait: see
+    /// This number of packets of the rank to a peer, counted from its first, no longer waits: see
     /// [`Shares::on_left`].
     Left(PeerId, u32),
     /// [`Relay::inject`] was refused, and has room now.

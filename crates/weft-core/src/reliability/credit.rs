@@ -59,7 +59,8 @@ impl CreditIn {
         enough
     }
 
-    /// Does the same for an active message.
+    /// Spends the cost of an active message of `bytes` bytes, or nothing if so much is not
+    /// available. Active messages may spend the reserve.
     #[inline]
     pub fn try_take_active(&mut self, bytes: usize) -> bool {
         let cost = cost(bytes);

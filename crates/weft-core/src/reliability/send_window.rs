@@ -70,9 +70,9 @@ pub struct AckOutcome {
     pub rtt: Option<Duration>,
     /// The same, if the packet was marked by [`SendWindow::mark_prompt`].
     pub prompt: Option<Duration>,
-    /// It named packets never sent; such parts were ignored.
+    /// The acknowledgement named packets never sent; such parts were ignored.
     pub invalid: bool,
-    /// It was older than one already seen (reordered on the way) and was ignored.
+    /// The acknowledgement was older than one already seen (reordered on the way) and was ignored.
     pub stale: bool,
     /// Packets judged lost now and waiting for [`SendWindow::next_retransmit`].
     pub lost: u32,
@@ -276,9 +276,9 @@ impl<T: Copy> SendWindow<T> {
         self.push_run(now, item, 1, 0)
     }
 
-    /// Does the same for `count` packets (at least one) that are sent together over path `lane`, a
-    /// number below [`LANES`]; returns the number of the first. [`SendWindow::room`] must allow
-    /// them.
+    /// Records a first transmission of `count` packets (at least one) that are sent together over
+    /// path `lane`, a number below [`LANES`]; returns the number of the first. [`SendWindow::room`]
+    /// must allow them.
     #[inline]
     pub fn push_run(&mut self, now: Instant, item: T, count: u32, lane: u8) -> Seq {
         let seq = self.next;

@@ -4,9 +4,9 @@
 pub mod member {
     /// No member is named.
     pub const FINE: u32 = 0;
-    /// It delays the group.
+    /// The member delays the group.
     pub const SLOW: u32 = 1;
-    /// It has failed, and with it those below it in the tree.
+    /// The member has failed, and with it the members below it in the tree.
     pub const LOST: u32 = 2;
 }
 

@@ -86,7 +86,7 @@ fn await_message__of_several_packets_or_announced_is_posted_when_it_comes() {
             let data = pattern(1, len);
             assert!(wait_for(&mut net, spec(None, 7), room));
             let long = net.send(0, 1, 7, &data);
-            // It matches as well, but comes later.
+            // The short message matches as well, but comes later.
             let short = net.send(0, 1, 7, b"short");
             net.run(10);
             assert!(!net.nodes[1].engine.awaits());

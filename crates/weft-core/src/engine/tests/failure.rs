@@ -194,7 +194,7 @@ fn silent__while_only_answering_a_get() {
 
 #[test]
 fn alive__but_busy_peer_is_not_declared_silent() {
-    // It answers probes and receives nothing for an hour: messages wait for credit and room.
+    // The peer answers probes and receives nothing for an hour: messages wait for credit and room.
     for (caps, config) in every_kind() {
         let config = Config { eager_credit: 64 << 10, rendezvous_max: 1, ..config };
         let mut net = Net::open((caps, config));

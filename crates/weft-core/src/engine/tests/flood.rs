@@ -112,7 +112,7 @@ fn little(config: Config, more: u64) -> Config {
     Config { rendezvous_max: 16, eager_credit, unexpected_max, peer_timeout_ms, ..config }
 }
 
-/// So long that it is announced.
+/// Length of a message that is announced because it is long.
 const LONG: u64 = 80_000;
 
 #[test]

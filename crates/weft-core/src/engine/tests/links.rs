@@ -85,7 +85,7 @@ fn hold__one_peer_waits_for_its_link_and_others_go_on() {
 #[test]
 fn hold__of_a_peer_that_fails_ends_and_the_failure_is_reported() {
     let config = Config { peer_timeout_ms: 2_000, ..Config::default() };
-    // As over an agent, where the link does not see the peers' processes.
+    // The link does not see the peers' processes, like a link over an agent.
     let mut net = Net::new(2, LinkCaps { sees_end: false, ..memory() }, config);
     let peer = net.peer(0, 1);
     let recv = net.recv(1, None, 1, 10);

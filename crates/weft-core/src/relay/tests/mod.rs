@@ -264,7 +264,7 @@ fn relay__a_rank_without_room_holds_up_its_own_flow_only_until_it_has_some() {
     assert_eq!(sides[1].got, (0..40).collect::<Vec<_>>());
 }
 
-/// Does the same as `run`, for `ns` at most.
+/// Carries packets between the sides for `ns` nanoseconds.
 fn run_for(sides: &mut [Side; 2], net: &mut Net, now: &mut Instant, ns: u64) {
     let end = *now + Duration::from_nanos(ns);
     while *now < end {

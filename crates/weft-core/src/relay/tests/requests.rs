@@ -36,7 +36,8 @@ fn relay__answers_for_a_rank_whose_answer_would_wait_behind_its_data() {
     }
     assert_eq!((sides[1].got.len(), sides[0].back), (8, 0));
     assert!(sides[0].held && sent == u64::from(SHARE), "too few have left to tell of");
-    // It asks again. The rank of the first would answer, but none of its packets is accepted.
+    // The second side asks again. The rank of the first would answer, but none of its packets is
+    // accepted.
     sides[1].say_hello(false);
     run_for(&mut sides, &mut net, &mut now, 50_000_000);
     assert_eq!(sides[1].got.len() as u64, sent);

@@ -129,7 +129,8 @@ fn lend__is_paid_back_by_what_leaves() {
 
 #[test]
 fn repay__long_messages_pay_all_back() {
-    // As long as an active message may be: some of it the grant lacks, the rest pays back.
+    // The last length is that of the longest active message. The grant lacks some of the credit;
+    // the repayment of messages pays it back.
     for len in [64usize, 400, 40_000, 64 << 10] {
         let mut out = CreditOut::new(64 << 10);
         let (mut kept, mut lent, mut repaid) = (0, 0, 0);

@@ -227,7 +227,8 @@ impl State {
                     if self.ended.contains(&join.id()) {
                         return port.release(message);
                     }
-                    // As a multicast packet that comes before its group.
+                    // The message waits for its group, like a multicast packet that comes before
+                    // its group.
                     port.note_kept(&mut message);
                     return self.orphans.push_back(message);
                 }

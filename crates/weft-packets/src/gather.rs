@@ -79,7 +79,7 @@ impl Packets {
     /// Does what [`gather`](Self::gather) does, for programs written as futures.
     ///
     /// # Errors
-    /// As [`gather`](Self::gather).
+    /// Returns the errors of [`gather`](Self::gather).
     pub async fn gather_async(
         &self,
         to: PeerId,
@@ -118,7 +118,7 @@ impl Packets {
     /// Does what [`flush`](Self::flush) does, for programs written as futures.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush).
+    /// Returns the errors of [`flush`](Self::flush).
     pub async fn flush_async(&self) -> Result<(), OpError> {
         while !self.request_acks() {
             self.endpoint().sleep(super::BUSY).await;

@@ -198,7 +198,7 @@ impl MulticastGroup {
     /// Does what [`send`](Self::send) does, over a tree of the caller's choice.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Returns the errors of [`send`](Self::send).
     pub async fn send_over(
         &self,
         tree: Tree,
@@ -222,7 +222,7 @@ impl MulticastGroup {
     /// programs that are not written as futures.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Returns the errors of [`send`](Self::send).
     pub fn send_blocking(
         &self,
         tree: Tree,

@@ -282,14 +282,14 @@ impl Packets {
         Packets::open(endpoint, || Settings::from_env().map_err(OpenError::Setting))
     }
 
-    /// As [`new`](Packets::new), but with these settings, if this is the first call for the
-    /// endpoint.
+    /// Returns the packet interface of an endpoint; the first call for the endpoint makes it with
+    /// these settings. See [`new`](Packets::new) for settings of the environment.
     ///
     /// # Errors
-    /// As [`new`](Packets::new).
+    /// Returns the errors of [`new`](Packets::new).
     ///
     /// # Panics
-    /// As [`new`](Packets::new).
+    /// Panics if [`new`](Packets::new) would panic.
     pub fn with_settings(endpoint: &Endpoint, settings: &Settings) -> Result<Packets, OpenError> {
         Packets::open(endpoint, || Ok(settings.clone()))
     }
@@ -410,8 +410,8 @@ impl Packets {
         self.endpoint().progress()
     }
 
-    /// As [`poll`](Self::poll), but waits until something happens, at most for `timeout`: it polls
-    /// for `spin_us`, then sleeps until the link's interrupt.
+    /// Makes progress as [`poll`](Self::poll) does, and waits until something happens, at most for
+    /// `timeout`: it polls for `spin_us`, then sleeps until the link's interrupt.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.endpoint().wait(timeout)
     }
@@ -489,10 +489,11 @@ impl Packets {
         result.map(|status| status.value)
     }
 
-    /// As [`fetch_add`](Self::fetch_add), and makes progress until it is done.
+    /// Adds to a counter by [`fetch_add`](Self::fetch_add), and makes progress until the answer is
+    /// there.
     ///
     /// # Errors
-    /// As [`fetch_add`](Self::fetch_add).
+    /// Returns the errors of [`fetch_add`](Self::fetch_add).
     pub fn fetch_add_blocking(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
         if let Some(before) = self.add_to_word(at, counter.key, n) {
             self.endpoint().attend();

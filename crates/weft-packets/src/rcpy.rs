@@ -360,10 +360,11 @@ impl Packets {
         put.and(result)
     }
 
-    /// As [`rcpy`](Self::rcpy), for programs written as futures.
+    /// Copies data to a peer's exported memory as [`rcpy`](Self::rcpy) does, for programs written
+    /// as futures.
     ///
     /// # Errors
-    /// As [`rcpy`](Self::rcpy).
+    /// Returns the errors of [`rcpy`](Self::rcpy).
     pub async fn rcpy_async(
         &self,
         to: PeerId,
@@ -479,7 +480,7 @@ impl Packets {
         self.end_unexport(exported)
     }
 
-    /// As [`unexport`](Self::unexport), and makes progress until it is done.
+    /// Ends an export by [`unexport`](Self::unexport), and makes progress until that is done.
     pub fn unexport_blocking(&self, exported: Exported) -> Option<Vec<u8>> {
         let watched = self.begin_unexport(exported);
         while !self.with(|state| state.unmapped(exported.key)) {

@@ -92,10 +92,11 @@ impl Packets {
         self.try_post(to, (number, argument), data)
     }
 
-    /// As [`send`](Self::send) with transfer `copy`, for programs written as futures.
+    /// Sends a packet as [`send`](Self::send) does with transfer `copy`, for programs written as
+    /// futures.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Returns the errors of [`send`](Self::send).
     pub async fn send_async(
         &self,
         to: PeerId,
@@ -121,7 +122,7 @@ impl Packets {
     /// link's frame.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send). The buffer is lost with the packet then.
+    /// Returns the errors of [`try_send`](Self::try_send). The buffer is lost with the packet then.
     pub fn send_buffer(
         &self,
         to: PeerId,

@@ -31,7 +31,7 @@ impl SharedPacket<'_> {
     /// Sends a packet, as [`Packets::try_send`](super::Packets::try_send).
     ///
     /// # Errors
-    /// As [`Packets::try_send`](super::Packets::try_send).
+    /// Returns the errors of [`Packets::try_send`](super::Packets::try_send).
     pub fn try_send(
         &self,
         to: PeerId,
@@ -47,7 +47,7 @@ impl SharedPackets {
     /// Returns the packet interface of an endpoint.
     ///
     /// # Errors
-    /// As [`Packets::new`](super::Packets::new).
+    /// Returns the errors of [`Packets::new`](super::Packets::new).
     pub fn new(endpoint: &SharedEndpoint) -> Result<SharedPackets, OpenError> {
         sys::locked(endpoint, |_| ())?;
         Ok(SharedPackets { endpoint: endpoint.clone() })
@@ -58,18 +58,18 @@ impl SharedPackets {
         &self.endpoint
     }
 
-    /// As [`Packets::handle`](super::Packets::handle). The upcall runs in the thread that makes
-    /// progress, which may be the watchdog's.
+    /// Sets the upcall of a handler by [`Packets::handle`](super::Packets::handle). The upcall runs
+    /// in the thread that makes progress, which may be the watchdog's.
     pub fn handle(&self, number: u16, mut upcall: impl FnMut(SharedPacket<'_>) + Send + 'static) {
         _ = sys::locked(&self.endpoint, |packets| {
             packets.handle(number, move |_, packet| upcall(SharedPacket(packet)));
         });
     }
 
-    /// As [`Packets::try_send`](super::Packets::try_send).
+    /// Sends a packet by [`Packets::try_send`](super::Packets::try_send).
     ///
     /// # Errors
-    /// As [`Packets::try_send`](super::Packets::try_send).
+    /// Returns the errors of [`Packets::try_send`](super::Packets::try_send).
     pub fn try_send(
         &self,
         to: PeerId,
@@ -81,19 +81,21 @@ impl SharedPackets {
         sent.unwrap_or(Err(OpError::Refused))
     }
 
-    /// As [`Packets::packet_max`](super::Packets::packet_max).
+    /// Returns the length of the longest packet to a peer; see
+    /// [`Packets::packet_max`](super::Packets::packet_max).
     pub fn packet_max(&self, to: PeerId) -> usize {
         sys::locked(&self.endpoint, |packets| packets.packet_max(to)).unwrap_or(0)
     }
 
-    /// As [`Packets::counter`](super::Packets::counter): with the watchdog, peers that add to it
-    /// are answered also while this process computes.
+    /// Makes a counter by [`Packets::counter`](super::Packets::counter). With the watchdog, peers
+    /// that add to it are answered also while this process computes.
     pub fn counter(&self, value: u64) -> Option<Counter> {
         sys::locked(&self.endpoint, |packets| packets.counter(value)).ok()?
     }
 
-    /// As [`Packets::fetch_add`](super::Packets::fetch_add), and returns when it is done. To a
-    /// counter in a kernel it adds through the agent.
+    /// Adds to a counter and returns its value before, as
+    /// [`Packets::fetch_add`](super::Packets::fetch_add) does, when the answer is there. The peer's
+    /// agent adds to a counter in a kernel.
     ///
     /// # Errors
     /// The peer failed, or has no such counter.

@@ -72,12 +72,12 @@ impl Packets {
         self.with(|state| state.address_of(exported.key)).map(|addr| addr as *mut u8)
     }
 
-    /// As [`try_gather`](Packets::try_gather), from memory of the caller, which
+    /// Sends a packet as [`try_gather`](Packets::try_gather) does, from memory of the caller, which
     /// [`returned`](Packets::returned) gives back.
     ///
     /// # Errors
-    /// As [`try_gather`](Packets::try_gather); `Refused` also if thousands of pointers wait for
-    /// `returned`.
+    /// Returns the errors of [`try_gather`](Packets::try_gather), and `Refused` also if thousands
+    /// of pointers wait for `returned`.
     ///
     /// # Safety
     /// Until `returned` has named `ptr` as often as it was sent from, or `flush` has returned, or

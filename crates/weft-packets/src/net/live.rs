@@ -88,7 +88,7 @@ impl Live {
     /// lets the time of computations pass, in a simulator.
     ///
     /// # Errors
-    /// As [`new`](Live::new).
+    /// Returns the errors of [`new`](Live::new).
     ///
     /// # Panics
     /// The program has given the number of a client of this crate to one of its own.

@@ -148,7 +148,7 @@ pub trait Net: Clone + 'static {
     /// Sends a part of shared memory to another rank, without a copy where the choices allow that.
     ///
     /// # Errors
-    /// As [`try_send`](Net::try_send).
+    /// Returns the errors of [`try_send`](Net::try_send).
     fn try_gather(
         &self,
         to: usize,

@@ -285,7 +285,8 @@ impl Connection {
         self.ask_for(request, events, Duration::ZERO)
     }
 
-    /// As `ask`, where the agent may answer so much later.
+    /// Sends a request and returns the agent's answer, which may come later than for `ask` by
+    /// `later`.
     pub(crate) fn ask_for(
         &mut self,
         request: &Request,

@@ -108,7 +108,7 @@ impl<'a> Part<'a> {
     /// Decodes a datagram.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are no datagram of a group.
     pub fn parse(bytes: &'a [u8]) -> Result<Part<'a>, WireError> {
         let mut from = Reader(bytes);
         let (to, to_life) = (from.value()?, from.value()?);
@@ -147,11 +147,11 @@ struct Waiting {
 /// The outcome of sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sending {
-    /// It is under way, with this number.
+    /// The message is under way, with this number.
     Sent(u64),
-    /// It waits; [`Membership::poll_sent`] tells the outcome.
+    /// The message waits; [`Membership::poll_sent`] tells the outcome.
     Waits,
-    /// It is not sent.
+    /// The message is not sent.
     Refused(NotSent),
 }
 
@@ -160,7 +160,7 @@ pub enum Sending {
 pub enum NotSent {
     /// The core's reason.
     Group(SendError),
-    /// It is longer than a message may be.
+    /// The message is longer than a message may be.
     Long,
     /// Another one waits.
     Second,
@@ -175,7 +175,7 @@ struct Beyond {
     record: u32,
     number: u64,
     since: Instant,
-    /// It has come whole, and the program has not taken it.
+    /// The message has come whole, and the program has not taken it.
     is_whole: bool,
 }
 
@@ -353,7 +353,7 @@ impl Membership {
                 self.in_bytes += payload.len();
                 self.whole.insert((from, number), payload);
             }
-            // It was of no use.
+            // The payload was of no use.
             (_, Some(_)) => self.end_beyond(|b| b.is_whole && b.from == from),
             _ => {}
         }

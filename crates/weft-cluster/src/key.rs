@@ -37,14 +37,14 @@ pub enum KeyError {
         /// Its permissions.
         mode: u32,
     },
-    /// It belongs to another user, who could exchange it.
+    /// The file belongs to another user, who could exchange it.
     Foreign {
         /// The file.
         path: PathBuf,
         /// Its owner.
         owner: u32,
     },
-    /// It is no key file.
+    /// The file is no key file.
     Malformed {
         /// The file.
         path: PathBuf,
@@ -251,7 +251,7 @@ impl KeyFile {
     /// Opens a file, and checks that nobody but its owner may use it.
     ///
     /// # Errors
-    /// It is not there, or others may use it. `user` is the user of this process.
+    /// The file is not there, or others may use it. `user` is the user of this process.
     pub fn open(path: &Path, user: u32) -> Result<(KeyFile, ClusterKeys), KeyError> {
         let file = File::open(path).map_err(system("open", path))?;
         let (keys, changed) = read(&file, path, user)?;

@@ -249,9 +249,9 @@ pub struct Host {
 pub enum Say {
     /// Answers the first request: the cluster's name, this host, and its life.
     Welcome(String, HostId, Life),
-    /// It is done; the number of the claim or the subscription.
+    /// The request is done; the number of the claim or the subscription.
     Done(u64),
-    /// It is not done; the reason.
+    /// The request is not done; the reason.
     Refused(String),
     /// Names; true if more follow.
     Names(bool, Vec<Binding>),

@@ -111,7 +111,7 @@ struct Outgoing {
     tries: u32,
     next: Instant,
     end: Instant,
-    /// It ends at this time, whatever the other agent says.
+    /// The delivery ends at this time, whatever the other agent says.
     last: Instant,
 }
 
@@ -236,7 +236,7 @@ impl Post {
         self.begin(now, to, from, mail.encode())
     }
 
-    /// As [`Post::send`], for messages that agents make themselves: they may be longer by a head.
+    /// Sends a message that an agent makes itself. Such messages may be longer by a head.
     pub fn begin(
         &mut self,
         now: Instant,
@@ -452,7 +452,7 @@ impl Post {
             None => {
                 m.have |= have;
                 if m.to.claim == 0 {
-                    // It is there, and waits for others.
+                    // The message is there, and waits for others.
                     m.end = (now + TIMEOUT).min(m.last);
                 }
             }

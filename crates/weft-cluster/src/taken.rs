@@ -27,7 +27,7 @@ pub const ENDS_MAX: usize = 64;
 /// A message, as the agents of its sender and of its owner call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
-    /// It went over a tree, to all owners of a name.
+    /// The message went over a tree, to all owners of a name.
     pub is_tree: bool,
     /// Its number at the sender's agent: of the tree, or of the message.
     pub number: u64,

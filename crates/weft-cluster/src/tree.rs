@@ -70,7 +70,7 @@ impl TreeMail {
     /// Decodes it.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are no message of a tree.
     pub fn parse(bytes: &[u8]) -> Result<TreeMail, WireError> {
         let mut from = Reader(bytes);
         let id: TreeId = (from.value()?, from.value()?, from.value()?);
@@ -128,9 +128,9 @@ struct Ended {
 /// The answer to a message that came from an agent above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is new, and to be delivered and passed on.
+    /// The message is new, and to be delivered and passed on.
     New,
-    /// It was here before. The agent above gets the outcome.
+    /// The message was here before. The agent above gets the outcome.
     Known,
     /// There is no place to remember its outcome.
     Full,

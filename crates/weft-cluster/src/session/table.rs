@@ -22,9 +22,9 @@ const IDLE: Duration = Duration::from_secs(7200);
 /// This side's part in making a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sides {
-    /// It asked.
+    /// This side asked.
     Asked,
-    /// It answered.
+    /// This side answered.
     Answered,
 }
 

@@ -31,13 +31,13 @@ pub mod kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Refusal {
-    /// It is of another version of this protocol.
+    /// The agent is of another version of this protocol.
     Version = 1,
-    /// It belongs to a cluster of another name.
+    /// The agent belongs to a cluster of another name.
     Cluster = 2,
-    /// It has another key.
+    /// The agent has another key.
     Key = 3,
-    /// It has a key that was retired.
+    /// The agent has a key that was retired.
     OldKey = 4,
     /// The session is unknown: the agent may have started again.
     Session = 5,

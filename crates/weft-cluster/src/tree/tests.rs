@@ -229,7 +229,8 @@ fn arrive__a_message_that_is_over_is_delivered_nowhere_and_a_burst_is_bounded() 
     assert_eq!(come(mail(2, 5, most + 1, 1)).0, Arrival::Full);
     assert_eq!(come(mail(3, 5, 1, 1)).0, Arrival::New, "of another host");
     assert_eq!(come(mail(2, 5, 1, 1)).0, Arrival::Known);
-    // It goes on, so the others are over: none of them is remembered, and none delivered again.
+    // The tree's sender goes on, so the others are over: none of them is remembered, and none
+    // delivered again.
     assert_eq!(come(mail(2, 5, most + 2, most + 2)), (Arrival::New, 2));
     assert_eq!(come(mail(2, 5, 1, 1)).0, Arrival::Known);
     assert_eq!(come(mail(2, 4, most + 9, 1)).0, Arrival::Known, "of an earlier life");

@@ -24,11 +24,11 @@ const LOOKS: u32 = 32;
 
 /// No connection.
 const NONE: u64 = 0;
-/// It looks for its other end.
+/// The connection looks for its other end.
 const ASKS: u64 = 1;
-/// It shares memory.
+/// The connection shares memory.
 const SHARES: u64 = 2;
-/// It is by TCP.
+/// The connection is by TCP.
 const STAYS: u64 = 3;
 
 /// The head.
@@ -96,12 +96,12 @@ impl Entry {
         self.state.store(ASKS, Ordering::Release);
     }
 
-    /// It shares memory.
+    /// Notes that the connection shares memory.
     pub fn shares(&self) {
         self.state.store(SHARES, Ordering::Release);
     }
 
-    /// It is by TCP, for this reason, of which the first bytes are kept.
+    /// Notes that the connection is by TCP, for this reason, of which the first bytes are kept.
     pub fn stays(&self, why: &str) {
         self.write(why);
         if self.state.load(Ordering::Relaxed) != NONE {
@@ -130,7 +130,7 @@ impl Entry {
         self.into_ring.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// It is another connection's from now on, or nobody's.
+    /// Clears the entry: it is another connection's from now on, or nobody's.
     pub fn renew(&self) {
         self.state.store(NONE, Ordering::Release);
         self.from_ring.store(0, Ordering::Relaxed);
@@ -158,11 +158,11 @@ pub struct Shown {
 /// The state of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It looks for its other end.
+    /// The connection looks for its other end.
     Asks,
-    /// It shares memory.
+    /// The connection shares memory.
     Shares,
-    /// It is by TCP, for this reason.
+    /// The connection is by TCP, for this reason.
     Stays(String),
 }
 

@@ -483,7 +483,7 @@ mod tests {
         agent.pairing.gone(A.0, &mut out);
         assert!(matches!(out[..], [Do::Refuse(B, _)]));
         assert!(agent.is_empty());
-        // It shows its socket after that: the socket is not held.
+        // The end shows its socket after that: the socket is not held.
         assert!(matches!(agent.shown(A, Some(facts(1, 5, 80)))[..], [Do::Refuse(A, _)]));
     }
 

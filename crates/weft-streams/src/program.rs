@@ -13,13 +13,13 @@ pub enum Program {
     MayTake,
     /// A script, with the name of its interpreter.
     Script(Name),
-    /// It has a loader that does not take libraries of the GNU C library (musl).
+    /// The program has a loader that does not take libraries of the GNU C library (musl).
     OtherLoader,
-    /// It has the address sanitizer's library, which has to be the first one.
+    /// The program has the address sanitizer's library, which has to be the first one.
     Sanitizer,
-    /// It is of another kind of machine, or of another width.
+    /// The program is of another kind of machine, or of another width.
     OtherMachine,
-    /// It is linked statically: it has no loader.
+    /// The program is linked statically: it has no loader.
     Static,
 }
 

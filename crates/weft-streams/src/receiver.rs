@@ -148,7 +148,7 @@ impl Receiver {
         words.gate().is_awake()
     }
 
-    /// It is another connection's from now on.
+    /// Clears the receiver, which is another connection's from now on.
     pub fn renew(&self) {
         self.tcp.renew();
         self.head.store(0, Ordering::Relaxed);

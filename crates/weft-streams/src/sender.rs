@@ -134,7 +134,7 @@ impl Sender {
         words.core().checked_sub(1).and_then(|core| core.try_into().ok())
     }
 
-    /// It is another connection's from now on.
+    /// Clears the sender, which is another connection's from now on.
     pub fn renew(&self) {
         self.tcp.renew();
         self.tail.store(0, Ordering::Relaxed);

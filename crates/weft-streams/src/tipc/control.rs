@@ -99,7 +99,7 @@ impl Request {
     /// Reads a request; the data follow.
     ///
     /// # Errors
-    /// It is none: the reason.
+    /// The bytes are no request: the reason.
     pub fn decode(bytes: &[u8]) -> Result<(Request, &[u8]), &'static str> {
         let Some((head, data)) = bytes.split_first_chunk::<HEAD>() else {
             return Err("a request that is cut");
@@ -130,12 +130,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// It is done.
+    /// Returns the answer to a request that is done, with a value.
     pub fn done(value: u32) -> Answer {
         Answer { value, ..Answer::default() }
     }
 
-    /// It is not done.
+    /// Returns the answer to a request that is not done, with the reason's number.
     pub fn error(error: i32) -> Answer {
         Answer { error, ..Answer::default() }
     }

@@ -32,7 +32,7 @@ pub struct Packet {
     pub kind: u8,
     /// Its importance: 0 to 3.
     pub importance: u8,
-    /// It comes back if it is not delivered.
+    /// The packet comes back if it is not delivered.
     pub returns: bool,
     /// The socket that it is for.
     pub to: u32,

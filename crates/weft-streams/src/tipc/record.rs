@@ -23,9 +23,9 @@ pub enum Kind {
 pub struct RecordHead {
     /// Its kind.
     pub kind: Kind,
-    /// It is an event of a group (MSG_OOB).
+    /// The record is an event of a group (MSG_OOB).
     pub out_of_band: bool,
-    /// It ends a record (MSG_EOR): of an event of a group, the member leaves.
+    /// The data end a record (MSG_EOR): of an event of a group, the member leaves.
     pub ends: bool,
     /// The reason why it came back.
     pub error: u32,

@@ -240,7 +240,7 @@ struct Member {
     out: VecDeque<Outgoing>,
     /// Number of the last message sent to it.
     sent: u64,
-    /// It may get messages up to this number.
+    /// The member may get messages up to this number.
     limit: u64,
     resend: Instant,
     /// Times that the oldest message was sent again.
@@ -449,7 +449,8 @@ impl GroupEnd {
         match (head.kind, self.banned.contains(&from)) {
             (code::BYE, is_banned) => {
                 if !is_banned && self.members.contains_key(&from) {
-                    // It takes nothing of this one any more: nothing here waits for it either.
+                    // The sender takes nothing of this member any more: nothing here waits for it
+                    // either.
                     self.banned.insert(from);
                     self.remove(from, Gone::PutOut { by: from.host });
                 }
@@ -510,7 +511,7 @@ impl GroupEnd {
         let is_heard = head.heard == member.record;
         if head.record > member.theirs && member.theirs > 0 {
             if !is_heard {
-                // It has forgotten what this record is about.
+                // The sender has forgotten what this record is about.
                 let binding = member.binding.clone();
                 self.remove(from, Gone::Missing);
                 self.begin(now, binding, head.record);
@@ -521,7 +522,7 @@ impl GroupEnd {
             member.ahead.clear();
         }
         if !is_heard && head.heard != 0 {
-            // It was sent to an earlier record: the sender learns of this one.
+            // The message was sent to an earlier record: the sender learns of this record.
             self.acknowledge(from);
             return false;
         }

@@ -42,7 +42,7 @@ pub enum Taken {
     Up,
     /// Something before it is missing.
     Gap,
-    /// It belongs to another life.
+    /// The message belongs to another life.
     Stranger,
 }
 

@@ -198,7 +198,7 @@ pub enum Gone {
         /// The host of the older claim.
         winner: HostId,
     },
-    /// It was a slow member of a group, and another member put it out.
+    /// Its owner was a slow member of a group, and another member put it out.
     PutOut {
         /// The host of that member.
         by: HostId,
@@ -212,7 +212,7 @@ pub enum Gone {
     Host(Cause),
     /// This host hears no other. Does not travel.
     CutOff,
-    /// It was gone when tables were compared. Does not travel.
+    /// The claim was gone when tables were compared. Does not travel.
     Missing,
 }
 

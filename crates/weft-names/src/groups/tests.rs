@@ -166,7 +166,7 @@ fn send__a_slow_member_is_named_and_put_out() {
     assert_eq!(told[1..], [&GroupEvent::PutOut { member: id(2) }]);
     world.groups[0].member_joined(Instant(world.now), binding(2));
     assert_eq!(world.groups[0].members().count(), 2);
-    // It goes on with the others, and does not wait for the one that put it out.
+    // The slow member goes on with the others, and does not wait for the one that put it out.
     let gone = Gone::PutOut { by: id(0).host };
     assert!(world.events[2].contains(&GroupEvent::Left(id(0), gone)));
     world.groups[2].broadcast(Instant(world.now), 11).unwrap();

@@ -24,7 +24,7 @@ use weft_core::Instant;
 pub enum Merge {
     /// The table has it, or a later one.
     Old,
-    /// It is news.
+    /// The record is news.
     News,
     /// There is no room for another host.
     Full,

@@ -24,7 +24,7 @@ pub enum Cause {
         /// Its exit status; 0: it is not known.
         status: u32,
     },
-    /// It was silent.
+    /// The host was silent.
     Lost {
         /// The host that waited for it.
         by: HostId,

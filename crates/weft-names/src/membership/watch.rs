@@ -377,7 +377,7 @@ mod tests {
         let mut now = Instant(0);
         let (due, _) = watch.due(now, HOST, 0, &config).unwrap();
         assert!(watch.answered(now, HOST, due.probe.unwrap(), true, &config).is_some());
-        // It hurries, since it hears no answers, and does not answer either.
+        // The host hurries, since it hears no answers, and does not answer either.
         let mut lost = false;
         while !lost && now < Instant(0) + config.tolerance * 2 {
             now = now + config.probe_fast();

@@ -17,7 +17,7 @@ pub struct ClaimId(pub u64);
 /// The state of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It holds.
+    /// The claim holds.
     Held,
     /// The arbiter of the name is being asked; an event tells the outcome.
     Pending,

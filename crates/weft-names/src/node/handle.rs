@@ -63,7 +63,7 @@ impl Node {
         let stale = head.life < record.life;
         if stale {
             self.stats.stale += 1;
-            // It learns that it was replaced; one message for one.
+            // The sender learns that it was replaced; one message for one.
             let digest = self.digest.total();
             let items = [self.me, record];
             let welcome = Welcome { digest, items: List::Items(&items) };

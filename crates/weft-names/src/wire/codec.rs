@@ -21,11 +21,11 @@ pub struct FieldInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
-    /// It ends before its fields or its list do.
+    /// The message ends before its fields or its list do.
     Short,
-    /// It goes on behind its list.
+    /// The message goes on behind its list.
     Long,
-    /// It is of another protocol version.
+    /// The message is of another protocol version.
     Version {
         /// The version found.
         found: u8,

@@ -22,7 +22,7 @@ pub use messages::{
 pub mod verdict {
     /// The name is the asker's to publish.
     pub const GRANTED: u32 = 1;
-    /// It has an owner.
+    /// The name has an owner.
     pub const TAKEN: u32 = 2;
     /// Ask again: the arbiter does not know all yet, or is another.
     pub const LATER: u32 = 3;

@@ -308,7 +308,7 @@ impl World {
         let now = self.time(to);
         let h = &mut self.hosts[to];
         if h.is_paused {
-            // As much as a socket's buffer holds.
+            // The inbox takes as much as a socket's buffer holds.
             if h.inbox.len() < 200 {
                 h.inbox.push_back((from, bytes));
             }

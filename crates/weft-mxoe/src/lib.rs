@@ -47,9 +47,10 @@ const URGENT: u8 = 0x80;
 /// The form of the format that the hosts of a network use. No field tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// As native MX: fragments of 4 KiB, 8 replies for each block of a pull.
+    /// The form of native MX: fragments of 4 KiB, 8 replies for each block of a pull.
     Compat,
-    /// As Open-MX by default: lengths of 32 bits, fragments of 8 KiB, 32 replies for each block.
+    /// The form of Open-MX by default: lengths of 32 bits, fragments of 8 KiB, 32 replies for each
+    /// block.
     Native,
 }
 

@@ -1,11 +1,11 @@
 //! One endpoint that speaks MXoE, as a state machine: frames and the time go in, frames and events
 //! come out. It does no I/O and reads no clock.
 //!
-//! It connects by keys and sends messages in order and once, whatever the network loses, doubles or
-//! reorders. Messages of up to 32 KiB go as tiny, small or fragmented ones. Longer messages, and
-//! those whose sender waits until they are matched, are announced; the receiver pulls them in
-//! blocks when it wants them, and tells the sender when it has them. Everything is bounded: peers,
-//! windows, pulls, frames and messages that wait.
+//! The endpoint connects by keys and sends messages in order and once, whatever the network loses,
+//! doubles or reorders. Messages of up to 32 KiB go as tiny, small or fragmented ones. Longer
+//! messages, and those whose sender waits until they are matched, are announced; the receiver pulls
+//! them in blocks when it wants them, and tells the sender when it has them. Everything is bounded:
+//! peers, windows, pulls, frames and messages that wait.
 //!
 //! The format has no authentication, so a frame acts only if it names the session of this endpoint,
 //! a peer of its address and a sequence number of the window, or a window or pull that exists. All
@@ -226,9 +226,9 @@ pub enum Event {
 /// The reason why a peer failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It answers no more.
+    /// The peer answers no more.
     Silent,
-    /// It was closed, or opened anew.
+    /// The peer was closed, or opened anew.
     Closed,
 }
 
@@ -340,7 +340,7 @@ impl Node {
     /// Sends a message.
     ///
     /// # Errors
-    /// It is too long, the peer is not connected, or too many messages wait.
+    /// The message is too long, the peer is not connected, or too many messages wait.
     pub fn send(&mut self, now: Time, to: PeerIndex, message: Outgoing) -> Result<(), NotSent> {
         let Outgoing { match_bits, data, context, is_sync } = message;
         u32::try_from(data.len()).map_err(|_| NotSent::TooLong)?;
@@ -353,7 +353,7 @@ impl Node {
     /// context, until its peer has failed or is disconnected, or until [`own`](Node::own).
     ///
     /// # Errors
-    /// As of [`send`](Node::send).
+    /// Returns the errors of [`send`](Node::send).
     pub fn send_lent(
         &mut self,
         now: Time,
@@ -390,7 +390,7 @@ impl Node {
         self.begin_pull(now, offer, len, context, true);
     }
 
-    /// As [`pull`](Node::pull), but the bytes go to the [`Sink`] of
+    /// Pulls an offered message as [`pull`](Node::pull) does, but the bytes go to the [`Sink`] of
     /// [`handle_into`](Node::handle_into), each once, in any order.
     pub fn pull_into(&mut self, now: Time, offer: Offer, len: u32, context: u64) {
         self.begin_pull(now, offer, len, context, false);
@@ -452,7 +452,8 @@ impl Node {
         Some(reply.to)
     }
 
-    /// As [`poll_transmit`](Node::poll_transmit), but the bytes of a message stay where they are.
+    /// Returns the next frame to send, as [`poll_transmit`](Node::poll_transmit) does, but the
+    /// bytes of a message stay where they are.
     pub fn poll_transmit_parts(&mut self) -> Option<Transmit<'_>> {
         if let Some((to, bytes)) = self.frames.queue.pop_front() {
             self.head = bytes;

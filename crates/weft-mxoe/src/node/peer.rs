@@ -94,11 +94,11 @@ enum Slot {
 
 /// The result of placing a part of a message.
 pub enum Placed {
-    /// It belongs to no message of the window, or does not fit its message.
+    /// The part belongs to no message of the window, or does not fit its message.
     Nothing,
-    /// It came before.
+    /// The part came before.
     Again,
-    /// It is in its place.
+    /// The part is in its place.
     Part,
 }
 

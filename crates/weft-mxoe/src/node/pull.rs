@@ -93,13 +93,13 @@ pub struct Ended {
 
 /// The result of a frame.
 pub enum Came {
-    /// It belongs to no pull, or is none of its frames.
+    /// The frame belongs to no pull, or is none of its frames.
     Nothing,
-    /// It came before.
+    /// The frame came before.
     Again,
-    /// It is in its place.
+    /// The bytes of the frame are in their place.
     Placed,
-    /// It was the last one.
+    /// The frame was the last one of its pull.
     Last(Ended),
 }
 

@@ -32,7 +32,8 @@ impl Node {
         self.handle_into(now, from, bytes, &mut |_, _, _| {});
     }
 
-    /// As [`handle`](Node::handle), with a place for bytes of pulls that the caller places.
+    /// Handles a frame as [`handle`](Node::handle) does; `sink` gets the bytes of pulls that the
+    /// caller places.
     pub fn handle_into(&mut self, now: Time, from: Mac, bytes: &[u8], sink: &mut Sink<'_>) {
         let Ok(view) = View::new_checked(self.settings.dialect, bytes) else {
             self.counters.dropped += 1;

@@ -296,7 +296,7 @@ impl World {
 /// each event once, in order.
 ///
 /// # Errors
-/// It did not converge; the stage.
+/// The cluster did not converge; the error names the stage.
 pub fn partition(plan: &ClusterPlan) -> Result<ClusterReport, String> {
     if !(4..=4096).contains(&plan.hosts) {
         return Err("give 4 to 4096 hosts".into());

@@ -208,8 +208,8 @@ pub fn run_named(name: &str, config: SimConfig) -> Result<Report, Failure> {
     }
 }
 
-/// Does the same as [`run_named`] for scenarios that make a table line by line: calls `tell` with
-/// each line as soon as it is known, the headings first. `None` if there is no such scenario.
+/// Runs the scenario of this name, if it makes a table line by line: calls `tell` with each line as
+/// soon as it is known, the headings first. `None` if there is no such scenario.
 pub fn run_telling(
     name: &str,
     config: &SimConfig,

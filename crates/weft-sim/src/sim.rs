@@ -138,7 +138,7 @@ impl Env {
     /// host is its number.
     ///
     /// # Errors
-    /// As [`packets`](Env::packets).
+    /// Returns the errors of [`packets`](Env::packets).
     pub fn net(&self) -> Result<Live, OpenError> {
         let (busy, endpoint) = (Rc::clone(&self.busy), self.endpoint.clone());
         let compute: Compute = Rc::new(move |time| {
@@ -393,7 +393,7 @@ impl Sim {
     /// endpoint of a host that has its result goes on answering.
     ///
     /// # Errors
-    /// As [`run`](Sim::run); or a host died before its result.
+    /// Returns the errors of [`run`](Sim::run); or a host died before its result.
     pub fn results<T, F, Fut>(&mut self, program: F) -> Result<Vec<T>, Failure>
     where
         T: 'static,

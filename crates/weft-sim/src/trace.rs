@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub enum Fate {
     /// The host gave it to its NIC.
     Sent,
-    /// It reached the other host's NIC.
+    /// The frame reached the other host's NIC.
     Arrived,
     /// Lost on the wire.
     Lost,

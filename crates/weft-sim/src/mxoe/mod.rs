@@ -78,7 +78,7 @@ pub fn run(plan: &MxPlan) -> Result<MxReport, MxFailure> {
 /// Plays the plan of a seed.
 ///
 /// # Errors
-/// As of [`run`].
+/// Returns the errors of [`run`].
 pub fn run_seed(seed: u64) -> Result<MxReport, MxFailure> {
     run(&MxPlan::of_seed(seed))
 }

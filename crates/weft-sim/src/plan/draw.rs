@@ -124,7 +124,8 @@ impl Plan {
             // A host that counts active messages would wait for those of the dead, too.
             self.actives.retain(|a| !mortal.contains(&a.src));
         }
-        // So would a host that is cut off itself, and that receives from any source.
+        // A host that is cut off would wait in vain as well, for active messages and for messages
+        // from any source.
         let cut_off = self.cut_off();
         self.actives.retain(|a| !cut_off.contains(&a.dst));
         for m in self.messages.iter_mut().filter(|m| cut_off.contains(&m.dst)) {

@@ -38,7 +38,7 @@ impl Shrink<'_> {
         }
     }
 
-    /// Does the same as `thin`, starting with half of the list.
+    /// Removes entries of a list as `thin` does, starting with half of the list.
     fn halve<T>(&mut self, list: fn(&mut Plan) -> &mut Vec<T>) {
         let half = list(&mut self.best).len().div_ceil(2);
         self.thin(list, half);

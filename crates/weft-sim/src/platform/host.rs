@@ -389,7 +389,7 @@ impl Machine {
     fn control(&mut self, node: usize, id: PacketId, cycles: u64) {
         let buffer = self.packets[id].buffer;
         self.buffers[buffer].ready = true;
-        // It takes no buffer from the limit.
+        // The packet takes no buffer from the limit.
         self.buffers[buffer].refs += 1;
         self.cpu(node, cycles + self.host.repair_send);
         let bytes = self.header() + ADDRESS + DESCRIPTOR;

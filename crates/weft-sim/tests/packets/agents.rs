@@ -79,7 +79,7 @@ fn last_while_others_compute(config: SimConfig, place: Place, tree: Tree) -> f64
             let warm = world.broadcast(0, warm).await.unwrap();
             let warm = u32::from_le_bytes(warm.try_into().unwrap());
             until(&env, || env.host == 0 || got.get() == warm).await;
-            // So late that every host has left the barrier.
+            // The start is so late that every host has left the barrier.
             world.barrier().await.unwrap();
             let start = Instant(900 * MS);
             env.endpoint.sleep(start.since(env.now())).await;
@@ -137,7 +137,7 @@ fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded_under_loss() {
             }
             let mut sent = warm_up(&env, &packets, &group, tree).await;
             world.barrier().await.unwrap();
-            // As many as have room on the route, and no more.
+            // The host sends as many packets as have room on the route, and no more.
             let end = env.now() + Duration::from_millis(1_000);
             while env.now() < end {
                 match group.try_send(tree, 0, sent, &bytes(sent.into(), 64)) {

@@ -163,7 +163,7 @@ fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded() {
             packets.handle(0, move |_, packet| {
                 heard.set(heard.get() + 1);
                 if slow {
-                    // It keeps all of them.
+                    // The slow host keeps all packets.
                     keep.borrow_mut().push(packet.keep().ok().expect("fewer than the bound"));
                 }
             });

@@ -44,7 +44,8 @@ impl BareRank {
         BareRank::connect_by(name, me, |_| {})
     }
 
-    /// As [`connect`](Self::connect), with another configuration of the rings.
+    /// Connects to the agent at `name` over rings whose configuration `change` has changed; sends
+    /// no request. See [`connect`](Self::connect) for the usual rings.
     ///
     /// # Errors
     /// No agent listens there, or the rings cannot be made.

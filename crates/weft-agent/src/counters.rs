@@ -129,7 +129,8 @@ impl Counters {
         self.insert(key, words, most, here)
     }
 
-    /// As [`open`](Self::open), in the kernel. False also if the kernel has no room or is not used.
+    /// Keeps `words` words of this value under `key` in the kernel. False if [`open`](Self::open)
+    /// would return false, if the kernel has no room, or if the kernel is not used.
     pub fn open_in_kernel(&mut self, key: u64, words: u32, value: u64, most: usize) -> bool {
         let kernel = self.kernel.as_ref().map(|kernel| (Rc::clone(&kernel.counters), kernel.user));
         let Some((counters, user)) = kernel else { return false };

@@ -526,7 +526,8 @@ impl Proxy {
         self.relay.is_quiet()
     }
 
-    /// As [`is_quiet`](Self::is_quiet), but it is enough that every peer was sent the end once.
+    /// True if all packets of the rank have arrived and every peer was sent the end of the rank at
+    /// least once. [`is_quiet`](Self::is_quiet) also waits for the repetitions of the end.
     pub fn sent_byes(&self) -> bool {
         self.relay.sent_byes()
     }

@@ -158,13 +158,13 @@ impl Services {
         self.ours.news
     }
 
-    /// As [`has_events`](Self::has_events), and resets the flag.
+    /// Returns the value of [`has_events`](Self::has_events), and resets the flag.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.ours.news)
     }
 
-    /// As [`poll_packet`](Self::poll_packet), for the packet interface, which frees each packet
-    /// itself ([`release`](Self::release)).
+    /// Returns the next packet for the packet interface, which frees each packet itself
+    /// ([`release`](Self::release)); see [`poll_packet`](Self::poll_packet) for other callers.
     pub fn next_packet(&mut self) -> Option<GroupPacket> {
         self.ours.packets.pop_front()
     }
@@ -174,7 +174,8 @@ impl Services {
         self.ours.joined.pop_front()
     }
 
-    /// As [`poll_member`](Self::poll_member), for the packet interface.
+    /// Returns the next report of a member for the packet interface; see
+    /// [`poll_member`](Self::poll_member) for other callers.
     pub fn next_member(&mut self) -> Option<MemberNews> {
         self.ours.members.pop_front()
     }

@@ -18,7 +18,7 @@ const EACH: u64 = 2;
 /// The end of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It left the job in good order; its process may run still.
+    /// The rank left the job in good order; its process may run still.
     Left,
     /// Its process exited with this status.
     Status(u8),

@@ -145,7 +145,8 @@ pub fn bootstrap() -> Result<Box<dyn Bootstrap>, LaunchError> {
 /// space: `weft run` carries it over pipes and ssh only, other launchers over their own sockets.
 ///
 /// # Errors
-/// As [`bootstrap`]; [`LaunchError::BadJobKey`] when the published key is malformed.
+/// Returns the errors of [`bootstrap`], or [`LaunchError::BadJobKey`] when the published key is
+/// malformed.
 pub fn join() -> Result<Bootstrapped, LaunchError> {
     let mut boot = bootstrap()?;
     let key = agree_on_key(boot.as_mut())?;

@@ -151,7 +151,7 @@ impl Pmi1 {
     /// Joins over TCP: the launcher listens at `address` and knows this process by `id`.
     ///
     /// # Errors
-    /// As [`Pmi1::over_socket`]; or the launcher cannot be reached.
+    /// Returns the errors of [`Pmi1::over_socket`]; or the launcher cannot be reached.
     pub fn over_tcp(address: &str, id: usize, timeout: Duration) -> Result<Self, LaunchError> {
         let stream = dial(address, timeout)
             .map_err(|e| LaunchError::io(&format!("connecting to the launcher at {address}"), e))?;

@@ -26,7 +26,7 @@ pub enum LineError {
     TooLong,
     /// Not UTF-8.
     NotText,
-    /// It does not start with `cmd=` and a name.
+    /// The line does not start with `cmd=` and a name.
     NoCommand,
     /// Something between two spaces is not a name or `name=value`.
     BadPair,

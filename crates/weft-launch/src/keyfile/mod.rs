@@ -172,7 +172,7 @@ fn path_in(lookup: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, KeyError
 /// absent.
 ///
 /// # Errors
-/// As [`from_env`], [`path`] and [`load_or_create`].
+/// Returns the errors of [`from_env`], [`path`] and [`load_or_create`].
 pub fn obtain() -> Result<Key, KeyError> {
     match from_env()? {
         Some(key) => Ok(key),
@@ -225,8 +225,8 @@ fn system(what: &'static str, path: &Path, source: io::Error) -> KeyError {
 /// processes do so at the same time, all get the same key.
 ///
 /// # Errors
-/// As [`load`], but never [`KeyError::Missing`]; and [`KeyError::System`] if the file cannot be
-/// made.
+/// Returns the errors of [`load`], but never [`KeyError::Missing`]; and [`KeyError::System`] if the
+/// file cannot be made.
 pub fn load_or_create(path: &Path) -> Result<Key, KeyError> {
     match load(path) {
         Err(KeyError::Missing(_)) => create(path),

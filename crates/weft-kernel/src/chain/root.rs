@@ -104,7 +104,7 @@ impl<'a> ChainRoot<'a> {
     /// Waits until the kernels of all members keep all packets.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Returns the errors of [`send`](Self::send).
     pub fn flush(&mut self, timeout: Duration) -> Result<(), ChainError> {
         let mut pause = Pause::new(Duration::MAX);
         while !self.sender.window.is_empty() {

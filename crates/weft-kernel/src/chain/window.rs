@@ -23,7 +23,7 @@ struct Packet {
     frame: Vec<u8>,
     /// Time of sending; `None` after a retransmission.
     sent: Option<Duration>,
-    /// It was sent at least once.
+    /// The packet was sent at least once.
     old: bool,
 }
 

@@ -134,9 +134,9 @@ pub struct Offer {
 /// The turn of a request that meets another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It comes of itself.
+    /// The request comes of itself.
     First,
-    /// It answers the other one.
+    /// The request answers the other one.
     Reply,
 }
 

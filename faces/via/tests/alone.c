@@ -142,7 +142,7 @@ static void nics(void)
     EXPECT(VIP_INVALID_PARAMETER, VipCreateVi(other, &of_vi, cq, NULL, &vi));
     CHECK(VipCreateVi(other, &of_vi, NULL, NULL, &vi));
     CHECK(VipDestroyCQ(cq));
-    /* It is closed with all that it has. */
+    /* The network interface is closed with all that it has. */
     CHECK(VipCloseNic(other));
     EXPECT(VIP_INVALID_PARAMETER, VipCloseNic(other));
     EXPECT(VIP_INVALID_PARAMETER, VipDestroyVi(vi));
@@ -231,7 +231,7 @@ static void vis(void)
     EXPECT(VIP_INVALID_PARAMETER, VipDestroyVi(vi));
 }
 
-/* As many as there may be, and no more. */
+/* The program can make as many objects as there may be, and no more. */
 static void limits(void)
 {
     VIP_PROTECTION_HANDLE *tags = calloc(about.MaxPtags + 1, sizeof *tags);
@@ -495,7 +495,7 @@ static void ends_while_waiting(void)
             one = create_of(attributes(VIP_SERVICE_UNRELIABLE), two, two);
         }
         pthread_create(&thread, NULL, waits, (void *)(intptr_t)how);
-        nap(20); /* So that it waits, most likely; the result is the same. */
+        nap(20); /* The thread most likely waits then; the result is the same. */
         if (how == BY_CLOSE)
             CHECK(VipCloseNic(apart));
         else if (how == BY_QUEUE)

@@ -365,7 +365,7 @@ static void wrong_send_breaks(VIP_RELIABILITY_LEVEL level)
     post_recv(vi, 0, memory->in, 8);
     RECEIVED(vi, 0, OF_RECV | VIP_STATUS_DESC_FLUSHED_ERROR);
     meet(1);
-    /* It can be connected again. */
+    /* The virtual interface can be connected again. */
     CHECK(VipDisconnect(vi));
     post_recv(vi, 0, memory->in, 8);
     join(vi, "again");

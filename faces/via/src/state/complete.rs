@@ -124,7 +124,7 @@ impl State {
     /// Lets a handler wait for the next entry of a completion queue.
     ///
     /// # Errors
-    /// As of [`notify`](State::notify).
+    /// Returns the errors of [`notify`](State::notify).
     pub fn notify_queue(&mut self, cq: Key, notify: Notify) -> Answer {
         let queue = self.queues.get_mut(cq).ok_or(Code::InvalidParameter)?;
         if queue.notifies.len() >= super::DESCRIPTORS_MAX {
@@ -149,10 +149,11 @@ impl State {
         }
     }
 
-    /// As [`take_done`](State::take_done), for a call that waits.
+    /// Takes the first descriptor of a queue for a call that waits: `None` if it is not complete.
     ///
     /// # Errors
-    /// As of `take_done`; `VIP_INVALID_PARAMETER` also if the queue has a completion queue.
+    /// Returns the errors of `take_done`, and `VIP_INVALID_PARAMETER` also if the queue has a
+    /// completion queue.
     #[inline]
     pub fn take_waited(&mut self, key: Key, direction: Direction) -> Answer<Option<(u64, bool)>> {
         let queue = self.vis.get_mut(key).ok_or(Code::InvalidParameter)?.queue(direction);

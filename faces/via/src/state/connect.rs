@@ -220,7 +220,7 @@ impl State {
     /// Begins a request that is to meet one of the other side.
     ///
     /// # Errors
-    /// As of [`request`](State::request).
+    /// Returns the errors of [`request`](State::request).
     pub fn request_peer(
         &mut self,
         key: Key,
@@ -424,7 +424,7 @@ impl State {
                 self.break_off(port, key, None, Some(Fault::ConnLost));
                 continue;
             }
-            // It may request again.
+            // The other side may request again.
             if let Request::Waits(answer @ None) = &mut vi.request {
                 *answer = Some(Err(Code::Timeout));
             }

@@ -1,7 +1,7 @@
 //! The state of a network interface: its objects, and the rules by which they change.
 //!
-//! It does no waiting: calls of the program and messages of other interfaces change it, and a call
-//! that waits looks at it again after each round of progress.
+//! The state does no waiting: calls of the program and messages of other interfaces change it, and
+//! a call that waits looks at it again after each round of progress.
 
 mod complete;
 mod connect;

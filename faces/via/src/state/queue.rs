@@ -66,13 +66,13 @@ impl Running {
 /// The stage of a descriptor.
 #[derive(Debug)]
 pub enum Stage {
-    /// It waits for its turn, or for a message.
+    /// The descriptor waits for its turn, or for a message.
     Posted,
     /// Its operation is under way.
     Running(Running),
-    /// It has ended, and an earlier one has not.
+    /// The descriptor has ended, and an earlier one has not.
     Ended(End),
-    /// It is complete, with or without errors.
+    /// The descriptor is complete, with or without errors.
     Done {
         /// True if it has failed.
         failed: bool,

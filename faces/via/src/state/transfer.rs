@@ -31,7 +31,7 @@ fn copied_max(port: &Port, peer: PeerId) -> usize {
 
 /// The beginning of a descriptor.
 enum Begun {
-    /// It has ended.
+    /// The descriptor has ended.
     Ended(End),
     /// Its operation is under way.
     Running(Running),
@@ -325,7 +325,7 @@ impl State {
     /// Posts a descriptor to the receive queue.
     ///
     /// # Errors
-    /// As of [`post_send`](State::post_send).
+    /// Returns the errors of [`post_send`](State::post_send).
     pub fn post_recv(&mut self, key: Key, at: u64, handle: u32) -> Answer {
         if self.post(key, Direction::Recv, at, handle)? == Phase::Error {
             self.flush_last(key, Direction::Recv);
@@ -396,7 +396,7 @@ impl State {
         let Some(vi) = self.vis.get_mut(key) else { return };
         let queue = vi.queue(direction);
         let Some(work) = queue.items.get_mut(index) else { return };
-        // It was reported already: nothing is written to it.
+        // The descriptor was reported already: nothing is written to it.
         work.stage = Stage::Done { failed: true };
         if index == queue.done {
             queue.done += 1;

@@ -196,7 +196,7 @@ pub fn place<T>(out: *mut T) -> Answer<*mut T> {
 /// Stores a result.
 ///
 /// # Errors
-/// As of [`place`].
+/// Returns the errors of [`place`].
 ///
 /// # Safety
 /// A pointer that passes names a place for a `T`.
@@ -210,10 +210,10 @@ pub unsafe fn store<T>(out: *mut T, value: T) -> Answer {
 /// Stores a result that the caller may not want: then the pointer is null.
 ///
 /// # Errors
-/// As of [`place`], for one that is not null.
+/// Returns the errors of [`place`], for a pointer that is not null.
 ///
 /// # Safety
-/// As of [`store`].
+/// The caller keeps the rules of [`store`].
 pub unsafe fn offer<T>(out: *mut T, value: T) -> Answer {
     match out.is_null() {
         true => Ok(()),
@@ -302,7 +302,8 @@ pub fn until(ms: c_ulong) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_millis(ms))
 }
 
-/// As [`until`], for a wait that has not begun before.
+/// Returns the end of a wait that has not begun before, in `ms` milliseconds; see [`until`] for a
+/// wait that has begun.
 pub fn time(ms: c_ulong) -> Until {
     match INFINITE.contains(&ms) {
         true => Until::Never,
@@ -310,7 +311,8 @@ pub fn time(ms: c_ulong) -> Until {
     }
 }
 
-/// As [`until`], for a call that takes no time of 0.
+/// Returns the end of a time in milliseconds, for a call that takes no time of 0; none if it is
+/// infinite.
 ///
 /// # Errors
 /// `VIP_INVALID_PARAMETER`.

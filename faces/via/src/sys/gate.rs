@@ -163,8 +163,8 @@ impl Open {
         self.posts.retain(|(_, users, _)| *users > 0);
     }
 
-    /// As [`stay`](Open::stay), for a request that is to meet another. Where the other side waits
-    /// at the same address, it is found there.
+    /// Waits at an address, as [`stay`](Open::stay) does, for a request that is to meet another. A
+    /// request of the other side at the same address is found there.
     pub fn stay_for(&mut self, vi: Key, at: &NetAddress) {
         if self.stay(at).is_ok() {
             self.peers.insert(vi, at.clone());
@@ -231,7 +231,7 @@ pub fn open(prepare: impl FnOnce() -> Answer<Parts>) -> Answer<u64> {
 /// gone.
 ///
 /// # Errors
-/// As of [`enter`].
+/// Returns the errors of [`enter`].
 pub fn close(handle: u64) -> Answer {
     let (inside, _) = enter(Kind::Nic, handle)?;
     gate::close(inside)

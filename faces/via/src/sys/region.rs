@@ -241,7 +241,7 @@ impl<'a> Span<'a> {
     /// Starts a send of the bytes; a completion with the context follows.
     ///
     /// # Errors
-    /// As of [`weft::Endpoint::post_send`].
+    /// Returns the errors of [`weft::Endpoint::post_send`].
     pub fn send(&self, port: &Port, to: PeerId, tag: u64, context: u64) -> Result<OpId, Refused> {
         lend(port, self.start, SendArgs { context, ..SendArgs::active(to, tag, self.len) })
     }
@@ -249,7 +249,7 @@ impl<'a> Span<'a> {
     /// Starts a write of the bytes to the other side; a completion with the context follows.
     ///
     /// # Errors
-    /// As of [`weft::Endpoint::post_put`].
+    /// Returns the errors of [`weft::Endpoint::post_put`].
     pub fn put(
         &self,
         port: &Port,
@@ -264,7 +264,7 @@ impl<'a> Span<'a> {
     /// Starts a read of the other side's memory to the bytes; a completion follows.
     ///
     /// # Errors
-    /// As of [`weft::Endpoint::post_get`].
+    /// Returns the errors of [`weft::Endpoint::post_get`].
     pub fn get(
         &self,
         port: &Port,
@@ -299,18 +299,18 @@ impl Bounce {
         &self.0
     }
 
-    /// As [`Span::send`].
+    /// Starts to send these bytes; see [`Span::send`] for memory of the program.
     ///
     /// # Errors
-    /// As of [`weft::Endpoint::post_send`].
+    /// Returns the errors of [`weft::Endpoint::post_send`].
     pub fn send(&self, port: &Port, to: PeerId, tag: u64, context: u64) -> Result<OpId, Refused> {
         lend(port, self.0.as_ptr(), SendArgs { context, ..SendArgs::active(to, tag, self.0.len()) })
     }
 
-    /// As [`Span::put`].
+    /// Starts to put these bytes into a peer's memory; see [`Span::put`] for memory of the program.
     ///
     /// # Errors
-    /// As of [`weft::Endpoint::post_put`].
+    /// Returns the errors of [`weft::Endpoint::post_put`].
     pub fn put(
         &self,
         port: &Port,
@@ -322,10 +322,10 @@ impl Bounce {
         unsafe { port.endpoint().post_put(self.0.as_ptr(), self.0.len(), to, at, context) }
     }
 
-    /// As [`Span::get`].
+    /// Starts to get these bytes from a peer's memory; see [`Span::get`] for memory of the program.
     ///
     /// # Errors
-    /// As of [`weft::Endpoint::post_get`].
+    /// Returns the errors of [`weft::Endpoint::post_get`].
     pub fn get(
         &mut self,
         port: &Port,

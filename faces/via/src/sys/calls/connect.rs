@@ -209,7 +209,7 @@ pub unsafe extern "C" fn VipConnectPeerRequest(
                 open.state().tell_peer(&open.port, key, peer, Turn::First);
                 Ok(())
             }
-            // It has not come yet, and will find this one.
+            // The peer's request has not come yet, and will find this request.
             Err(Code::NoMatch | Code::NotReachable | Code::Timeout) => Ok(()),
             Err(code) => Err(code),
         }
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn VipConnectPeerDone(vi: Handle, wanted: *mut abi::ViAttr
 /// Waits until a request has met another, or its time is over.
 ///
 /// # Safety
-/// As of `VipConnectPeerDone`.
+/// The caller keeps the rules of `VipConnectPeerDone`.
 #[no_mangle]
 pub unsafe extern "C" fn VipConnectPeerWait(vi: Handle, wanted: *mut abi::ViAttributes) -> Code {
     call(|| {

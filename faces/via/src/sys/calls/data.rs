@@ -58,7 +58,7 @@ unsafe fn done(vi: Handle, direction: Direction, out: *mut *mut c_void) -> Answe
 /// Waits until the first descriptor of a queue is complete, and takes it.
 ///
 /// # Safety
-/// As of [`done`].
+/// The caller keeps the rules of [`done`].
 unsafe fn wait(vi: Handle, direction: Direction, time: c_ulong, out: *mut *mut c_void) -> Answer {
     // SAFETY: promised by the caller.
     unsafe { store(out, std::ptr::null_mut()) }?;
@@ -105,17 +105,17 @@ pub unsafe extern "C" fn VipSendDone(vi: Handle, descriptor: *mut *mut c_void) -
 /// Takes the first descriptor of the receive queue, if it is complete.
 ///
 /// # Safety
-/// As of `VipSendDone`.
+/// The caller keeps the rules of `VipSendDone`.
 #[no_mangle]
 pub unsafe extern "C" fn VipRecvDone(vi: Handle, descriptor: *mut *mut c_void) -> Code {
     // SAFETY: promised by the caller.
     call(|| unsafe { done(vi, Direction::Recv, descriptor) })
 }
 
-/// As `VipSendDone`, but waits.
+/// Waits until the first descriptor of the send queue is complete, and takes it.
 ///
 /// # Safety
-/// As of `VipSendDone`.
+/// The caller keeps the rules of `VipSendDone`.
 #[no_mangle]
 pub unsafe extern "C" fn VipSendWait(
     vi: Handle,
@@ -126,10 +126,10 @@ pub unsafe extern "C" fn VipSendWait(
     call(|| unsafe { wait(vi, Direction::Send, time, descriptor) })
 }
 
-/// As `VipRecvDone`, but waits.
+/// Waits until the first descriptor of the receive queue is complete, and takes it.
 ///
 /// # Safety
-/// As of `VipSendDone`.
+/// The caller keeps the rules of `VipSendDone`.
 #[no_mangle]
 pub unsafe extern "C" fn VipRecvWait(
     vi: Handle,

@@ -83,7 +83,7 @@ pub unsafe extern "C" fn VipCQDone(queue: Handle, vi: *mut Handle, received: *mu
 /// Waits for an entry of a completion queue, and takes it.
 ///
 /// # Safety
-/// As of `VipCQDone`.
+/// The caller keeps the rules of `VipCQDone`.
 #[no_mangle]
 pub unsafe extern "C" fn VipCQWait(
     queue: Handle,

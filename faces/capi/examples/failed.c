@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     if (weft_rank(job) > 1) {
         expect(weft_barrier(job), "barrier");
         expect(weft_comm_allreduce(comm, &sum, &sum, 1, WEFT_INT32, WEFT_SUM), "allreduce");
-        /* It has sent to rank 0 and needs no other rank. */
+        /* The gather sends to rank 0 and needs no other rank. */
         weft_comm_gather(comm, 0, data, sizeof data, NULL, 0, NULL);
         /* After the first rank that ends with an error the launcher ends the job, for which it
          * lets a stopped rank go on. Rank 0 learns of rank 1 before that. */

@@ -191,7 +191,8 @@ int weft_rank(const weft_job *job);
 int weft_size(const weft_job *job);
 /* Makes progress and calls upcalls; returns 1 if anything happened, else 0. */
 int weft_poll(weft_job *job);
-/* Does the same, but waits at most timeout_us microseconds for it, forever if that is negative. */
+/* Makes progress as weft_poll does, and waits until something happens: at most timeout_us
+ * microseconds, forever if timeout_us is negative. */
 int weft_wait(weft_job *job, int64_t timeout_us);
 /* Lets a program wait for other descriptors too: weft_wait_fd returns one that is readable when
  * weft_poll may have work. The job owns it: do not read or close it. Before each sleep on it
@@ -304,8 +305,8 @@ int weft_counter_end(weft_job *job, uint64_t key);
  * them during a call of weft. Other memory that is mapped in their place would be written to. */
 int weft_export(weft_job *job, void *memory, size_t len, uint64_t *key);
 int weft_unexport(weft_job *job, uint64_t key);
-/* Does the same with zeroed memory of weft, which exists until weft_unexport: ranks of this host
- * map it (from 64 KiB on), and copy to it without a system call. WEFT_TOO_MANY: the machine does
+/* Exports zeroed memory of weft, which exists until weft_unexport: ranks of this host map that
+ * memory (from 64 KiB on), and copy to it without a system call. WEFT_TOO_MANY: the machine does
  * not have so much, or there are too many exports. */
 int weft_export_new(weft_job *job, size_t len, void **memory, uint64_t *key);
 /* Copies bytes to memory that a rank exported: they have arrived when this returns. If it fails,
@@ -333,8 +334,8 @@ int weft_msg_send(weft_job *job, int rank, uint32_t tag, const void *data, size_
  * for each rank that fails meanwhile, and always when no other rank remains. */
 int weft_msg_recv(weft_job *job, int rank, uint32_t tag, uint32_t ignore, void *data, size_t len,
                   weft_status *status);
-/* Start the same without waiting: store a request, which owns the memory until it has ended.
- * A request of weft_msg_issend ends only when the message has matched a receive. */
+/* Start a send or a receive without waiting: store a request, which owns the memory until it has
+ * ended. A request of weft_msg_issend ends only when the message has matched a receive. */
 int weft_msg_isend(weft_job *job, int rank, uint32_t tag, const void *data, size_t len,
                    weft_request **request);
 int weft_msg_issend(weft_job *job, int rank, uint32_t tag, const void *data, size_t len,
@@ -344,8 +345,8 @@ int weft_msg_irecv(weft_job *job, int rank, uint32_t tag, uint32_t ignore, void 
 /* Probes for a message that has arrived and that no receive has taken: returns 1 and its status,
  * or 0 after a round of progress. WEFT_PEER: there is none, and the rank has failed. */
 int weft_msg_probe(weft_job *job, int rank, uint32_t tag, uint32_t ignore, weft_status *status);
-/* Does the same as weft_msg_probe, and claims the message: other receives and probes do not find
- * it any more. weft_msg_take and weft_msg_itake receive it, and end its handle. */
+/* Probes for a message as weft_msg_probe does, and claims that message: other receives and probes
+ * do not find it any more. weft_msg_take and weft_msg_itake receive it, and end its handle. */
 int weft_msg_claim(weft_job *job, int rank, uint32_t tag, uint32_t ignore, weft_message **message,
                    weft_status *status);
 int weft_msg_take(weft_message *message, void *data, size_t len, weft_status *status);

@@ -85,7 +85,7 @@ impl Node {
     /// Joins the job of this process.
     ///
     /// # Errors
-    /// It cannot be joined.
+    /// The job cannot be joined.
     pub fn join() -> Result<Node, String> {
         weft_link::telling::log_to_standard_error();
         let job = Job::init().map_err(|error| error.to_string())?;
@@ -127,7 +127,7 @@ impl Node {
     /// Makes a region.
     ///
     /// # Errors
-    /// It is empty or too large.
+    /// The region is empty or too large.
     pub fn create(&self, size: usize) -> Result<u64, String> {
         if size == 0 {
             return Err("a region has at least one byte".into());
@@ -222,7 +222,7 @@ impl Node {
     /// Returns the name of a mapped region.
     ///
     /// # Errors
-    /// It is not mapped.
+    /// The region is not mapped.
     pub fn name(&self, address: usize) -> Result<u64, String> {
         self.at(address, |mapped| to_name(mapped.region.id()))
     }
@@ -230,7 +230,7 @@ impl Node {
     /// Returns the size of a mapped region in bytes.
     ///
     /// # Errors
-    /// It is not mapped.
+    /// The region is not mapped.
     pub fn size_of(&self, address: usize) -> Result<usize, String> {
         self.at(address, |mapped| Ok(mapped.region.len()))
     }

@@ -324,7 +324,7 @@ int main(int argc, char **argv)
     if (!strcmp(call, "before"))
         rgn_barrier();
     if (!strcmp(call, "at exit"))
-        atexit(late); /* It runs after that of crl_init. */
+        atexit(late); /* late runs after the handler of crl_init. */
 #endif
     INIT();
     if (!strcmp(call, "all")) {

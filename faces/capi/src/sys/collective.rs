@@ -222,7 +222,7 @@ pub unsafe extern "C" fn weft_comm_barrier(comm: *mut WeftComm) -> c_int {
     unsafe { wait_for(comm, barrier) }
 }
 
-/// Starts the same without waiting.
+/// Starts a barrier of a communicator without waiting, and stores its request.
 ///
 /// # Safety
 /// `comm` is a living handle of a living job, `request` points to memory for a pointer.
@@ -286,11 +286,11 @@ pub unsafe extern "C" fn weft_comm_broadcast(
     unsafe { wait_for(comm, |comm, job| broadcast((comm, job), root, (data, len))) }
 }
 
-/// Starts the same without waiting.
+/// Starts to copy the root's bytes to every rank, without waiting, and stores the request.
 ///
 /// # Safety
-/// As of `weft_comm_broadcast` until the request has ended; `request` points to memory for a
-/// pointer.
+/// The caller keeps the rules of `weft_comm_broadcast` until the request has ended; `request`
+/// points to memory for a pointer.
 #[no_mangle]
 pub unsafe extern "C" fn weft_comm_ibroadcast(
     comm: *mut WeftComm,
@@ -341,7 +341,7 @@ impl Reduction {
     /// Begins the reduction of values of type `T`.
     ///
     /// # Safety
-    /// As of `begin`.
+    /// The caller keeps the rules of `begin`.
     unsafe fn of<T: Element>(self, comm: &WeftComm, job: &WeftJob, root: Option<c_int>) -> Begun {
         let op = usize::try_from(self.op).ok().and_then(|at| OPS.get(at).copied());
         let op = op.ok_or_else(|| Fault::argument(format!("there is no operation {}", self.op)))?;
@@ -404,11 +404,11 @@ pub unsafe extern "C" fn weft_comm_reduce(
     unsafe { wait_for(comm, |comm, job| all.begin(comm, job, Some(root))) }
 }
 
-/// Starts the same without waiting.
+/// Starts to combine the values of all ranks at the root, without waiting, and stores the request.
 ///
 /// # Safety
-/// As of `weft_comm_reduce`, the result's room until the request has ended; `request` points to
-/// memory for a pointer.
+/// The caller keeps the rules of `weft_comm_reduce`, those of the result's room until the request
+/// has ended; `request` points to memory for a pointer.
 #[no_mangle]
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn weft_comm_ireduce(
@@ -445,11 +445,12 @@ pub unsafe extern "C" fn weft_comm_allreduce(
     unsafe { wait_for(comm, |comm, job| all.begin(comm, job, None)) }
 }
 
-/// Starts the same without waiting.
+/// Starts to combine the values of all ranks at every rank, without waiting, and stores the
+/// request.
 ///
 /// # Safety
-/// As of `weft_comm_allreduce`, the result's room until the request has ended; `request` points to
-/// memory for a pointer.
+/// The caller keeps the rules of `weft_comm_allreduce`, those of the result's room until the
+/// request has ended; `request` points to memory for a pointer.
 #[no_mangle]
 pub unsafe extern "C" fn weft_comm_iallreduce(
     comm: *mut WeftComm,
@@ -512,11 +513,11 @@ pub unsafe extern "C" fn weft_comm_gather(
     unsafe { wait_for(comm, |comm, job| collect((comm, job), Some(root), (data, len), into)) }
 }
 
-/// Starts the same without waiting.
+/// Starts to collect a message of every rank at the root, without waiting, and stores the request.
 ///
 /// # Safety
-/// As of `weft_comm_gather`, the root's memory until the request has ended; `request` points to
-/// memory for a pointer.
+/// The caller keeps the rules of `weft_comm_gather`, those of the root's memory until the request
+/// has ended; `request` points to memory for a pointer.
 #[no_mangle]
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn weft_comm_igather(
@@ -557,11 +558,11 @@ pub unsafe extern "C" fn weft_comm_allgather(
     unsafe { wait_for(comm, |comm, job| collect((comm, job), None, (data, len), into)) }
 }
 
-/// Starts the same without waiting.
+/// Starts to copy a message of every rank to every rank, without waiting, and stores the request.
 ///
 /// # Safety
-/// As of `weft_comm_allgather`, the memory of `all` and `lens` until the request has ended;
-/// `request` points to memory for a pointer.
+/// The caller keeps the rules of `weft_comm_allgather`, those of the memory of `all` and `lens`
+/// until the request has ended; `request` points to memory for a pointer.
 #[no_mangle]
 pub unsafe extern "C" fn weft_comm_iallgather(
     comm: *mut WeftComm,
@@ -638,11 +639,11 @@ pub unsafe extern "C" fn weft_comm_scatter(
     unsafe { wait_for(comm, |comm, job| scatter((comm, job), root, from, (data, len), got)) }
 }
 
-/// Starts the same without waiting.
+/// Starts to send each rank its part of the root's bytes, without waiting, and stores the request.
 ///
 /// # Safety
-/// As of `weft_comm_scatter`, the memory of `data` and `got` until the request has ended; `request`
-/// points to memory for a pointer.
+/// The caller keeps the rules of `weft_comm_scatter`, those of the memory of `data` and `got` until
+/// the request has ended; `request` points to memory for a pointer.
 #[no_mangle]
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn weft_comm_iscatter(
@@ -698,11 +699,12 @@ pub unsafe extern "C" fn weft_comm_alltoall(
     unsafe { wait_for(comm, |comm, job| alltoall(comm, job, (from, into))) }
 }
 
-/// Starts the same without waiting.
+/// Starts to send each rank a part, and to store the part that each sends here, without waiting,
+/// and stores the request.
 ///
 /// # Safety
-/// As of `weft_comm_alltoall`, the memory of `all` and `got` until the request has ended; `request`
-/// points to memory for a pointer.
+/// The caller keeps the rules of `weft_comm_alltoall`, those of the memory of `all` and `got` until
+/// the request has ended; `request` points to memory for a pointer.
 #[no_mangle]
 pub unsafe extern "C" fn weft_comm_ialltoall(
     comm: *mut WeftComm,

@@ -280,7 +280,7 @@ pub unsafe extern "C" fn weft_poll(job: *mut WeftJob) -> c_int {
     })
 }
 
-/// Does the same as `weft_poll`, but waits until something happens, at most `timeout_us`
+/// Makes progress as `weft_poll` does, and waits until something happens, at most `timeout_us`
 /// microseconds; forever if that is negative.
 ///
 /// # Safety

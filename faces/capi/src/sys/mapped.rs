@@ -7,7 +7,8 @@ use weft::memory;
 /// Checks the length of memory that is not null.
 ///
 /// # Errors
-/// It is longer than any memory, or so long that it is checked, and not all of it is mapped.
+/// The memory is longer than any memory, or so long that it is checked, and not all of it is
+/// mapped.
 #[inline]
 pub(super) fn check_len(memory: *const c_void, len: usize) -> Result<(), Fault> {
     match memory::seems_mapped(memory, len) {

@@ -182,7 +182,7 @@ impl WeftMemberEvent {
 /// Returns the membership behind a pointer, if this thread may use it.
 ///
 /// # Safety
-/// As of `object`.
+/// The caller keeps the rules of `object`.
 unsafe fn member_of<'a>(member: *const WeftMember) -> Result<&'a WeftMember, Fault> {
     // SAFETY: promised by the caller.
     let member = unsafe { object(member) }?;

@@ -112,7 +112,7 @@ unsafe fn start_send(
 /// receive.
 ///
 /// # Safety
-/// The same as of [`weft_msg_isend`].
+/// The caller keeps the rules of [`weft_msg_isend`].
 unsafe fn begin_send(
     job: *mut WeftJob,
     rank: c_int,
@@ -151,11 +151,10 @@ pub unsafe extern "C" fn weft_msg_isend(
     unsafe { begin_send(job, rank, (tag, false), (data, len), request) }
 }
 
-/// Does the same as `weft_msg_isend`, but the request ends only when the message has matched a
-/// receive.
+/// Starts a send and stores its request, which ends only when the message has matched a receive.
 ///
 /// # Safety
-/// The same as of `weft_msg_isend`.
+/// The caller keeps the rules of `weft_msg_isend`.
 #[no_mangle]
 pub unsafe extern "C" fn weft_msg_issend(
     job: *mut WeftJob,
@@ -227,11 +226,11 @@ pub unsafe extern "C" fn weft_msg_probe(
     })
 }
 
-/// Does the same as `weft_msg_probe`, and claims the message that was found: only `weft_msg_take`
-/// or `weft_msg_itake` receives it.
+/// Probes for a message as `weft_msg_probe` does, and claims the message that it found: only
+/// `weft_msg_take` or `weft_msg_itake` receives it.
 ///
 /// # Safety
-/// The same as of `weft_msg_probe`; `message` points to memory for a pointer.
+/// The caller keeps the rules of `weft_msg_probe`; `message` points to memory for a pointer.
 #[no_mangle]
 pub unsafe extern "C" fn weft_msg_claim(
     job: *mut WeftJob,

@@ -308,7 +308,7 @@ pub(crate) unsafe fn object<'a, T: Object>(pointer: *const T) -> Result<&'a T, F
 /// The pointer is none, its job belongs to another thread, or an outer call uses it.
 ///
 /// # Safety
-/// As of `object`, and nobody uses it afterwards.
+/// The caller keeps the rules of `object`, and nobody uses the object afterwards.
 pub(crate) unsafe fn free<T: Object>(pointer: *mut T) -> Result<c_int, Fault> {
     // SAFETY: promised by the caller.
     unsafe { object_of(pointer.cast_const()) }?.0.alone()?;
@@ -350,7 +350,7 @@ pub(crate) unsafe fn store<T>(out: *mut T, value: T) -> Result<(), Fault> {
 /// use it.
 ///
 /// # Safety
-/// As of [`object`]; an object lives no longer than its job.
+/// The caller keeps the rules of [`object`]; an object lives no longer than its job.
 pub(crate) unsafe fn object_of<'a, T: Object>(
     pointer: *const T,
 ) -> Result<(Used<'a, T>, &'a WeftJob), Fault> {
@@ -363,7 +363,7 @@ pub(crate) unsafe fn object_of<'a, T: Object>(
 /// Returns a job if the calling thread may use it.
 ///
 /// # Safety
-/// As of [`object`].
+/// The caller keeps the rules of [`object`].
 pub(crate) unsafe fn job_of<'a>(job: *const WeftJob) -> Result<&'a WeftJob, Fault> {
     // SAFETY: promised by the caller.
     let job = unsafe { object(job) }?;

@@ -189,7 +189,7 @@ pub(super) fn check_thread(thread: ThreadId) -> Result<(), Fault> {
 /// Returns the connection behind a pointer, if this thread may use it.
 ///
 /// # Safety
-/// As of `object`.
+/// The caller keeps the rules of `object`.
 pub(super) unsafe fn names_of<'a>(names: *const WeftNames) -> Result<&'a WeftNames, Fault> {
     // SAFETY: promised by the caller.
     let names = unsafe { object(names) }?;
@@ -200,7 +200,7 @@ pub(super) unsafe fn names_of<'a>(names: *const WeftNames) -> Result<&'a WeftNam
 /// Returns the subscription behind a pointer, if this thread may use it.
 ///
 /// # Safety
-/// As of `object`.
+/// The caller keeps the rules of `object`.
 unsafe fn watch_of<'a>(watch: *const WeftNamesWatch) -> Result<&'a WeftNamesWatch, Fault> {
     // SAFETY: promised by the caller.
     let watch = unsafe { object(watch) }?;
@@ -224,7 +224,7 @@ pub(super) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Fault> {
 /// Returns a name of the caller.
 ///
 /// # Safety
-/// As of `text`.
+/// The caller keeps the rules of `text`.
 pub(super) unsafe fn name(name: *const c_char) -> Result<Name, Fault> {
     // SAFETY: promised by the caller.
     Ok(unsafe { text(name) }?.parse()?)
@@ -280,7 +280,7 @@ fn number(count: usize) -> c_int {
 /// Frees an object that is of no job.
 ///
 /// # Safety
-/// As of `object`, and nobody uses it afterwards.
+/// The caller keeps the rules of `object`, and nobody uses the object afterwards.
 pub(super) unsafe fn free<T: Object>(pointer: *mut T, thread: ThreadId) -> Result<c_int, Fault> {
     check_thread(thread)?;
     // SAFETY: made by `Box::into_raw`, and checked to be alive by the caller.
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn weft_names_claim(
 /// Claims a name that leads to this rank.
 ///
 /// # Safety
-/// As of `weft_names_claim`; `job` is a living handle.
+/// The caller keeps the rules of `weft_names_claim`; `job` is a living handle.
 #[no_mangle]
 pub unsafe extern "C" fn weft_names_claim_rank(
     names: *mut WeftNames,

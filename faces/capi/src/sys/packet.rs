@@ -89,7 +89,7 @@ pub unsafe extern "C" fn weft_packet_source(packet: *const WeftPacket) -> c_int 
 /// Returns the sender's argument; 0 if `packet` is no packet.
 ///
 /// # Safety
-/// As of `weft_packet_source`.
+/// The caller keeps the rules of `weft_packet_source`.
 #[no_mangle]
 pub unsafe extern "C" fn weft_packet_argument(packet: *const WeftPacket) -> u32 {
     // SAFETY: promised by the caller.
@@ -100,8 +100,8 @@ pub unsafe extern "C" fn weft_packet_argument(packet: *const WeftPacket) -> u32 
 /// if `packet` is no packet.
 ///
 /// # Safety
-/// As of `weft_packet_source`; `len` is null or points to memory for a number. The bytes are valid
-/// until the upcall returns or the kept packet is released.
+/// The caller keeps the rules of `weft_packet_source`; `len` is null or points to memory for a
+/// number. The bytes are valid until the upcall returns or the kept packet is released.
 #[no_mangle]
 pub unsafe extern "C" fn weft_packet_data(
     packet: *const WeftPacket,
@@ -224,10 +224,10 @@ pub unsafe extern "C" fn weft_send(
     })
 }
 
-/// Does the same as `weft_send`, but never waits.
+/// Sends a packet as `weft_send` does, but never waits.
 ///
 /// # Safety
-/// As of `weft_send`.
+/// The caller keeps the rules of `weft_send`.
 #[no_mangle]
 pub unsafe extern "C" fn weft_try_send(
     job: *mut WeftJob,
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn weft_buffer_send(
 /// Frees a buffer that is not sent.
 ///
 /// # Safety
-/// As of `weft_buffer_send`.
+/// The caller keeps the rules of `weft_buffer_send`.
 #[no_mangle]
 pub unsafe extern "C" fn weft_buffer_free(buffer: *mut WeftBuffer) -> c_int {
     // SAFETY: promised by the caller.

@@ -193,7 +193,7 @@ impl WeftRequest {
     /// Posts the receive of a claimed message.
     ///
     /// # Safety
-    /// As of [`post_recv`](Self::post_recv).
+    /// The caller keeps the rules of [`post_recv`](Self::post_recv).
     pub(super) unsafe fn post_claimed(&self, job: &WeftJob, claimed: Claimed) -> Result<(), Fault> {
         let Some(Memory { at, len }) = self.memory else { return Ok(()) };
         let args = self.recv_args(RecvSpec { source: None, tag: 0, ignore: 0 }, len);

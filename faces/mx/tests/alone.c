@@ -114,7 +114,7 @@ static void opening(void)
     param.val.unexp_queue_max = 1 << 20;
     CHECK(mx_open_endpoint(MX_ANY_NIC, 8, 0, &param, 1, &of));
     CHECK(mx_close_endpoint(of));
-    /* As many as a process may have, one is open already. */
+    /* A process may have 64 endpoints, and one is open already. */
     int count = 0;
     while (count < 65 && mx_open_endpoint(0, MX_ANY_ENDPOINT, 0, NULL, 0, &many[count]) == 0)
         count++;
@@ -447,7 +447,7 @@ static void timeouts(void)
 
 static void *wake(void *arg)
 {
-    /* It wakes only those that wait at this moment. */
+    /* A wakeup wakes only the threads that wait at this moment. */
     while (*(volatile int *)arg == 0) {
         moment();
         CHECK(mx_wakeup(ep));
@@ -857,7 +857,7 @@ static void child(void)
         EXPECT(MX_BUSY, mx_wakeup(ep));
         EXPECT(MX_BUSY, mx_close_endpoint(ep));
         TRUE(strstr(mx_strerror(MX_BUSY), "fork") != NULL);
-        /* It may end its own use of the library, and begins no other. */
+        /* The child may end its own use of the library, and begins no other. */
         EXPECT(MX_BUSY, mx_init());
         CHECK(mx_finalize());
         EXPECT(MX_NOT_INITIALIZED, mx_finalize());

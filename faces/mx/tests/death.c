@@ -28,7 +28,7 @@ static void serve(const char *way)
     mx_request_t request = irecv(ep, 1, ALL, &byte, 1, NULL), never;
     mx_status_t status = ended(ep, &request);
     mx_endpoint_addr_t other = status.source;
-    /* It waits for a match that never comes. */
+    /* The last send waits for a match that never comes. */
     CHECK(mx_issend(ep, &segment, 1, other, 9, NULL, &never));
     request = isend(ep, other, 2, &byte, 1, NULL);
     ended(ep, &request);

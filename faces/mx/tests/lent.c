@@ -75,7 +75,7 @@ static void server(void)
     ended(ep, &request);
     request = irecv(ep, GO, ALL, &byte, 1, NULL);
     ended(ep, &request);
-    /* It dies while it pulls one message, and another one is pulled from it. */
+    /* This process dies while it pulls one message, and another one is pulled from it. */
     request = irecv(ep, LOST, ALL, in, LEN, NULL);
     isend(ep, to, LOST, in, LEN, NULL);
     mx_progress(ep);

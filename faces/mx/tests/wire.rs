@@ -157,7 +157,7 @@ fn pair__under_a_flood_of_hostile_frames() {
     assert_eq!(mac(0, 1), "02:57:00:00:00:02");
     pair(Way::C, ("cable0", BY_ADDRESS), &[("TEST_FLOODED", "1")], |host| {
         if host.side == 1 {
-            // It is in the network namespace of this thread, and ends with that.
+            // The flooding thread is in the network namespace of this thread, and ends with that.
             std::thread::spawn(move || flood(bytes(0), bytes(1)));
         }
     });

@@ -144,7 +144,7 @@ pub fn enter(endpoint: Handle) -> Answer<Inside> {
 /// Enters the endpoint of an address.
 ///
 /// # Errors
-/// As of [`enter`].
+/// Returns the errors of [`enter`].
 pub fn enter_local(addr: Addr) -> Answer<Inside> {
     ready()?;
     let local = addr.local();

@@ -169,7 +169,7 @@ impl Memory {
     /// Stores a message that lies elsewhere.
     ///
     /// # Safety
-    /// As of `scatter`.
+    /// The caller keeps the rules of `scatter`.
     pub unsafe fn fill(&mut self, data: &[u8]) {
         let stored = &data[..data.len().min(self.len)];
         match &self.many {

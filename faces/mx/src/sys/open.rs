@@ -294,7 +294,7 @@ impl Open {
         if let Some(request) = self.requests.get_mut(key) {
             request.status.code = status;
             if request.kind != Kind::Recv && status != code::STATUS_SUCCESS {
-                // It is not known how much arrived, if anything did.
+                // Nobody knows how much arrived, if anything did.
                 request.status.xfer_length = 0;
             }
             if request.is_lent || request.is_pulling {
@@ -466,7 +466,7 @@ impl Open {
     /// `MX_NO_RESOURCES`.
     ///
     /// # Safety
-    /// As of `send`.
+    /// The caller keeps the rules of `send`.
     unsafe fn send_long(
         &mut self,
         (peer, is_connected): (PeerId, bool),

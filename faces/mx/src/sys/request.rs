@@ -9,7 +9,7 @@ use weft_ffi::table::{Key, Table};
 
 /// Most requests of an endpoint.
 const REQUESTS_MAX: usize = 1 << 20;
-/// So many names of requests that were taken stay in the queue before it is swept.
+/// Number of names of requests that were taken which stay in the queue before it is swept.
 const STALE_MAX: usize = 64;
 
 /// The kind of a request.

@@ -5,11 +5,11 @@ use weft_link::wrap::FaultSpec;
 /// The fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives.
+    /// The frame arrives.
     Sent,
-    /// It does not.
+    /// The frame does not arrive.
     Lost,
-    /// It arrives twice.
+    /// The frame arrives twice.
     Doubled,
     /// The next one overtakes it.
     Overtaken,

@@ -200,7 +200,7 @@ impl Wire {
     /// Takes the number of an endpoint on the interface.
     ///
     /// # Errors
-    /// As of [`Claim::number`].
+    /// Returns the errors of [`Claim::number`].
     pub fn claim(&self, number: u32) -> io::Result<Claim> {
         let number = u8::try_from(number).map_err(|_| ErrorKind::InvalidInput)?;
         Claim::number(self.interface, number)
@@ -278,7 +278,7 @@ impl Wire {
     /// Sends a message whose bytes stay where they are, until its end or [`own`](Wire::own).
     ///
     /// # Errors
-    /// As of [`send`](Wire::send).
+    /// Returns the errors of [`send`](Wire::send).
     pub fn send_lent(
         &self,
         port: &Port,

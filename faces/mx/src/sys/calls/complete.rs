@@ -104,10 +104,11 @@ pub unsafe extern "C" fn mx_test(
     })
 }
 
-/// As `mx_test`, but waits for the request. The result is 0 if the time is over.
+/// Waits for a request, stores its status when it has completed, and frees it. The result is 0 if
+/// the time is over.
 ///
 /// # Safety
-/// As of `mx_test`.
+/// The caller keeps the rules of `mx_test`.
 #[no_mangle]
 pub unsafe extern "C" fn mx_wait(
     endpoint: Handle,
@@ -166,10 +167,11 @@ pub unsafe extern "C" fn mx_test_any(
     })
 }
 
-/// As `mx_test_any`, but waits for one. The result is 0 if the time is over.
+/// Waits for a request whose match bits match, stores its status when it has completed, and frees
+/// it. The result is 0 if the time is over.
 ///
 /// # Safety
-/// As of `mx_test_any`.
+/// The caller keeps the rules of `mx_test_any`.
 #[no_mangle]
 pub unsafe extern "C" fn mx_wait_any(
     endpoint: Handle,
@@ -223,10 +225,11 @@ pub unsafe extern "C" fn mx_ipeek(
     })
 }
 
-/// As `mx_ipeek`, but waits for one. The result is 0 if the time is over.
+/// Waits until a request has completed, stores the handle of the oldest one, and leaves it. The
+/// result is 0 if the time is over.
 ///
 /// # Safety
-/// As of `mx_ipeek`.
+/// The caller keeps the rules of `mx_ipeek`.
 #[no_mangle]
 pub unsafe extern "C" fn mx_peek(
     endpoint: Handle,
@@ -299,7 +302,7 @@ pub unsafe extern "C" fn mx_context(request: *mut Handle, context: *mut usize) -
 /// result is 1 if it did, and the request is gone.
 ///
 /// # Safety
-/// As of `mx_ibuffered`.
+/// The caller keeps the rules of `mx_ibuffered`.
 #[no_mangle]
 pub unsafe extern "C" fn mx_cancel(
     endpoint: Handle,

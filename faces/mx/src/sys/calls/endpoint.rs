@@ -295,10 +295,11 @@ pub unsafe extern "C" fn mx_decompose_endpoint_addr(
     code::SUCCESS
 }
 
-/// As `mx_decompose_endpoint_addr`; the session differs where an endpoint was opened anew.
+/// Stores the NIC, the number and the session of an endpoint's address; the session differs where
+/// an endpoint was opened anew.
 ///
 /// # Safety
-/// As of `mx_decompose_endpoint_addr`.
+/// The caller keeps the rules of `mx_decompose_endpoint_addr`.
 #[no_mangle]
 pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
     addr: Addr,

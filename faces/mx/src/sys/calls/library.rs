@@ -57,7 +57,7 @@ pub extern "C" fn mx_strstatus(code: StatusCode) -> *const c_char {
     code::text_of_status(code).as_ptr()
 }
 
-/// A function that the interface declares, and that MX and Open-MX do not have either.
+/// Fails: the interface declares this function, and MX and Open-MX do not have it either.
 #[no_mangle]
 pub extern "C" fn mx_register_unexp_callback(
     endpoint: Handle,
@@ -69,7 +69,7 @@ pub extern "C" fn mx_register_unexp_callback(
     })
 }
 
-/// As `mx_register_unexp_callback`.
+/// Fails: the interface declares this function, and MX and Open-MX do not have it either.
 #[no_mangle]
 pub extern "C" fn mx_iput(
     endpoint: Handle,
@@ -83,7 +83,7 @@ pub extern "C" fn mx_iput(
     call(c"mx_iput is not part of MX", endpoint, || Err(code::FAILURE))
 }
 
-/// As `mx_register_unexp_callback`.
+/// Fails: the interface declares this function, and MX and Open-MX do not have it either.
 #[no_mangle]
 pub extern "C" fn mx_iget(
     endpoint: Handle,
@@ -97,7 +97,7 @@ pub extern "C" fn mx_iget(
     call(c"mx_iget is not part of MX", endpoint, || Err(code::FAILURE))
 }
 
-/// As `mx_register_unexp_callback`.
+/// Fails: the interface declares this function, and MX and Open-MX do not have it either.
 #[no_mangle]
 pub extern "C" fn mx_buffered(
     endpoint: Handle,

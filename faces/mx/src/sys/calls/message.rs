@@ -13,7 +13,7 @@ use std::ffi::CStr;
 /// Starts a send.
 ///
 /// # Safety
-/// As of `mx_isend`.
+/// The caller keeps the rules of `mx_isend`.
 #[inline]
 unsafe fn send(
     name: &CStr,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn mx_isend(
 /// Starts a send that completes when a receive has matched it.
 ///
 /// # Safety
-/// As of `mx_isend`.
+/// The caller keeps the rules of `mx_isend`.
 #[no_mangle]
 pub unsafe extern "C" fn mx_issend(
     endpoint: Handle,
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn mx_iprobe(
 /// Waits for a message that no receive has taken.
 ///
 /// # Safety
-/// As of `mx_iprobe`.
+/// The caller keeps the rules of `mx_iprobe`.
 #[no_mangle]
 pub unsafe extern "C" fn mx_probe(
     endpoint: Handle,

@@ -35,7 +35,7 @@ impl Mark {
     /// Notes that this thread takes a lock.
     ///
     /// # Errors
-    /// It holds or waits for one already.
+    /// This thread holds or waits for a lock already.
     pub fn set() -> Result<Mark, Nested> {
         match LOCKS.replace(true) {
             false => Ok(Mark(())),

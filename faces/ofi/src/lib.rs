@@ -1,10 +1,10 @@
 //! The libfabric provider of weft: `libweft-fi.so`, found by libfabric through `FI_PROVIDER_PATH`,
 //! carries unmodified MPI programs over weft.
 //!
-//! It implements libfabric's provider interface (`fi_provider(7)`, `fi_prov.h`) and links nothing
-//! of libfabric. It offers reliable-datagram endpoints (`FI_EP_RDM`) with tagged and untagged
-//! messages, remote memory and atomic operations; see [`offer`]. The endpoint chooses the link to
-//! each peer: shared memory inside a host, packet sockets or UDP between hosts.
+//! The provider implements libfabric's provider interface (`fi_provider(7)`, `fi_prov.h`) and links
+//! nothing of libfabric. It offers reliable-datagram endpoints (`FI_EP_RDM`) with tagged and
+//! untagged messages, remote memory and atomic operations; see [`offer`]. The endpoint chooses the
+//! link to each peer: shared memory inside a host, packet sockets or UDP between hosts.
 //!
 //! Layers: [`sys`] has the binary interface, its tables of functions, and the objects they work on;
 //! all `unsafe` code lies there. The rest is plain: [`name`] the addresses that MPI libraries

@@ -129,7 +129,8 @@ pub fn decode(name: &[u8]) -> Result<Address, NameError> {
     decode_with(name, KEY.load(Ordering::Relaxed))
 }
 
-/// As [`decode`], for a process with a key whose part of the public number is `own`.
+/// Decodes the address in a name, for a process with a key whose part of the public number is
+/// `own`.
 fn decode_with(name: &[u8], own: u32) -> Result<Address, NameError> {
     let wrong = |why: &str| NameError::Other(why.to_owned());
     let (&len, rest) = name.split_first().ok_or_else(|| wrong("it is empty"))?;

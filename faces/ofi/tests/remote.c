@@ -1112,7 +1112,7 @@ static void case_delivered(void)
 	if (!strstr(text, process))
 		fprintf(stderr, "expected %s: %s\n", process, text);
 	CHECK(strstr(text, process) && strstr(text, getenv("FAILURE")));
-	/* It was cut to the room of the caller. */
+	/* The text is cut to the room of the caller. */
 	CHECK(fi_cq_strerror(txcq, f.prov_errno, f.err_data, text, 7) == text);
 	CHECK(!strcmp(text, "rank 1"));
 	exit(0);

@@ -82,8 +82,8 @@ unsafe fn gather(pieces: &[Ioc], size: usize) -> Result<Vec<u8>, c_int> {
 }
 
 /// # Safety
-/// As `fi_atomic` and the others require: operands and values to compare with can be read, results
-/// written until the completion.
+/// The caller keeps the rules of `fi_atomic` and the other calls: operands and values to compare
+/// with can be read, and results written, until the completion.
 unsafe fn start(ep: *mut FidEp, c: &Call<'_>) -> Answer {
     // SAFETY: promised by the caller.
     unsafe {

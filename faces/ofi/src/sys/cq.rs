@@ -142,7 +142,7 @@ impl Cq {
     /// Makes progress, then returns entries.
     ///
     /// # Safety
-    /// As `read`.
+    /// The caller keeps the rules of `read`.
     #[inline]
     unsafe fn poll(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
         looking(|looks| {
@@ -190,7 +190,7 @@ impl Cq {
     /// Waits for entries for at most `timeout` milliseconds, or forever if it is negative.
     ///
     /// # Safety
-    /// As `read`.
+    /// The caller keeps the rules of `read`.
     unsafe fn wait(
         &self,
         buf: *mut c_void,

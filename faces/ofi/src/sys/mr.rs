@@ -35,8 +35,8 @@ pub static OPS: FiOpsMr = FiOpsMr { reg, regv, regattr, ..FiOpsMr::NONE };
 /// Registers one piece of memory.
 ///
 /// # Safety
-/// As `fi_mr_reg`: domain and out are the caller's, and any part of the memory that a peer uses
-/// exists until the region is closed.
+/// The caller keeps the rules of `fi_mr_reg`: domain and out are the caller's, and any part of the
+/// memory that a peer uses exists until the region is closed.
 unsafe fn register(
     domain: *mut Fid,
     (start, len): (*mut u8, usize),

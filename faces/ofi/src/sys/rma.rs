@@ -34,7 +34,7 @@ pub unsafe fn remote_pieces<'a, T>(iov: *const T, count: usize) -> Result<&'a [T
 /// Starts a read or write of one remote piece.
 ///
 /// # Safety
-/// As `fi_read` and `fi_write` say of the buffer.
+/// The caller keeps the rules of `fi_read` and `fi_write` for the buffer.
 unsafe fn one(
     ep: *mut FidEp,
     local: Pieces<'_>,

@@ -139,7 +139,7 @@ static void peek(void)
 	CHECK(e.data == 77 && e.flags & FI_REMOTE_CQ_DATA);
 	CHECK(!look(1, FI_PEEK | FI_CLAIM, NULL, 0, context + 1));
 	CHECK(done(&s, &s.b).len == 3);
-	/* It is claimed, so no other peek finds it. */
+	/* The message is claimed, so no other peek finds it. */
 	CHECK(!look(1, FI_PEEK, NULL, 0, context + 2));
 	CHECK(failed(&s, &s.b).err == FI_ENOMSG);
 	CHECK(!look(1, FI_CLAIM, buf, sizeof(buf), context + 1));
@@ -376,7 +376,7 @@ static void directed_buffer(void)
 	close_both(&s);
 }
 
-/* So many receives are posted that there is no room for one more: messages for a buffer for many
+/* Receives are posted until there is no room for one more: messages for a buffer for many
  * and for a receive after it, and a claimed message, wait until there is. */
 static void no_room(void)
 {

@@ -27,7 +27,7 @@ fn ours(mpi: Mpi, program: &str, ranks: u32, words: &[&str]) {
     ours_with(mpi, program, ranks, words, &[]);
 }
 
-/// Does the same as `ours`, with settings.
+/// Checks that a program of these tests, with these settings, ends well on some ranks.
 fn ours_with(mpi: Mpi, program: &str, ranks: u32, words: &[&str], settings: &[(&str, &str)]) {
     ours_told(mpi, &["--all-through-weft"], (program, ranks, words), settings);
 }

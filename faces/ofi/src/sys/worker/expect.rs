@@ -121,7 +121,7 @@ impl Worker {
         true
     }
 
-    /// Does the same as `finish_expected`, for a caller that is about to sleep.
+    /// Posts the expected receive to the engine, for a caller that is about to sleep.
     pub fn post_all(&self) {
         self.finish_expected(&mut self.state.borrow_mut());
     }

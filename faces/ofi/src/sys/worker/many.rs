@@ -69,7 +69,7 @@ impl Worker {
             }
             match what {
                 What::Plain { rec, start, len } if i == 0 => {
-                    // It can be posted: no other receive waits before it.
+                    // This receive can be posted: no other receive waits before it.
                     self.unqueue(state, 0);
                     self.post_waiting(state, rec, start, len, source);
                 }
@@ -87,7 +87,7 @@ impl Worker {
                         state.fill(at);
                     }
                     Some(_) => self.receive_part(state, i, at, source),
-                    // It takes messages from any source, so there is no message at all.
+                    // The buffer takes messages from any source, so there is no message at all.
                     None if source.is_none() => return,
                     None => i += 1,
                 },

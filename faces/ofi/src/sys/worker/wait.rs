@@ -58,11 +58,11 @@ pub fn looking<R>(f: impl FnOnce(&Looks) -> R) -> R {
 /// The use of its core that a caller makes after a look that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
-    /// It looks again.
+    /// The caller looks again.
     Keep,
-    /// It yields, if a try is worth it.
+    /// The caller yields, if a try is worth it.
     Yield,
-    /// It sleeps.
+    /// The caller sleeps.
     Sleep,
 }
 
@@ -289,7 +289,7 @@ impl Poller {
         self.lent.set(false);
     }
 
-    /// Does the same as `prepare`, for a caller that will sleep outside.
+    /// Prepares the descriptor, as `prepare` does, for a caller that will sleep outside.
     pub fn lend(&self, workers: &RefCell<Vec<Weak<Worker>>>) -> Result<(), c_int> {
         self.drain();
         self.prepare(workers)?;

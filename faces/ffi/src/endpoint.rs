@@ -27,10 +27,10 @@ pub fn open(
     open_beside(host, face, adapt, Vec::new())
 }
 
-/// As [`open`], with links of the face's own beside those of the settings.
+/// Opens an endpoint as [`open`] does, with links of the face's own beside those of the settings.
 ///
 /// # Errors
-/// As of [`open`].
+/// Returns the errors of [`open`].
 pub fn open_beside(
     host: Ipv4Addr,
     face: &str,

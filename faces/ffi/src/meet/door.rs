@@ -105,7 +105,7 @@ enum Role {
         listener: Option<TcpListener>,
     },
     Watcher(Foreign<UnixStream>),
-    /// It takes no part until this time: the system has refused it.
+    /// The process takes no part until this time: the system has refused it.
     Outsider(Instant),
 }
 
@@ -162,7 +162,7 @@ fn elect(port: u16) -> io::Result<Role> {
                 stream.set_nonblocking(true)?;
                 return Ok(Role::Watcher(of_anybody(stream)));
             }
-            // It has just ended.
+            // The keeper has just ended.
             Err(e) if e.kind() == ErrorKind::ConnectionRefused && tries < 100 => tries += 1,
             Err(e) => return Err(e),
         }

@@ -19,7 +19,7 @@ impl Bell {
 
     /// Wakes the thread that sleeps on it, or its next sleep.
     pub fn ring(&self) {
-        // It can only fail if it has been rung before.
+        // The write can only fail if the bell has been rung before.
         let _rung = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 

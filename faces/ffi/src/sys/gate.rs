@@ -290,7 +290,7 @@ impl<F: Face> Inside<F> {
     /// Returns the open object.
     ///
     /// # Errors
-    /// It was closed meanwhile.
+    /// The object was closed meanwhile.
     #[inline]
     pub fn open(&mut self) -> Result<&mut F, F::Code> {
         self.seat().map(|seat| &mut seat.face)
@@ -415,7 +415,7 @@ pub fn enter<F: Face>(number: u8) -> Result<Inside<F>, F::Code> {
 /// Enters an object by its number, if it is the one of this generation.
 ///
 /// # Errors
-/// As of [`enter`].
+/// Returns the errors of [`enter`].
 #[inline]
 pub fn enter_same<F: Face>(number: u8, generation: u32) -> Result<Inside<F>, F::Code> {
     let inside = enter::<F>(number)?;

@@ -37,7 +37,7 @@ static void leader(int sd, const struct sockaddr_tipc *others, int early) {
     /* The others know each other before the first message. */
     for (; early < 2; early++) expect(sd, "ready", 2);
     CHECK(send(sd, "to all", 6, 0) == 6);
-    /* It has a copy of its own. */
+    /* The leader gets a copy of its own message. */
     expect(sd, "to all", 1);
     CHECK(sendto(sd, "to each", 7, 0, sa(&each), sizeof each) == 7);
     for (int i = 0; i < 2; i++) CHECK(sendto(sd, "to one", 6, 0, sa(&any), sizeof any) == 6);

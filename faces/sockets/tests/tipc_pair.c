@@ -86,7 +86,7 @@ static void packets_of_server(void) {
     FAILS(recv(sd, text, 1, 0), ENOTCONN);
     FAILS(send(sd, text, 1, 0), EPIPE);
     close(sd);
-    /* It is connected by its first message. */
+    /* The next socket is connected by its first message. */
     sd = taken(listener, 1);
     char control[64];
     struct iovec part = {text, sizeof text};

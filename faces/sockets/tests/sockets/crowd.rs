@@ -57,7 +57,7 @@ pub fn ask() {
         let mut streams: Vec<TcpStream> = Vec::new();
         for _ in 0..CROWD {
             let mut stream = dial(&argument());
-            // It is accepted after that.
+            // The connection is accepted after that.
             exchange(&mut stream, 0);
             streams.push(stream);
         }

@@ -157,7 +157,7 @@ pub fn start(
     start_by(&[], role, argument, agent, settings)
 }
 
-/// As [`start`], by a command that executes it.
+/// Starts a process that plays a role as [`start`] does, by a command that executes it.
 pub fn start_by(
     by: &[&str],
     role: &str,

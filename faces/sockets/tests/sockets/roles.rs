@@ -206,7 +206,8 @@ pub fn serve(mut stream: TcpStream) {
                 // A direction that was ended takes no answer.
                 let _ = stream.write_all(b"y");
             }
-            // It computes, and calls nothing of a socket, until a file of the test is there.
+            // The process computes, and calls nothing of a socket, until a file of the test is
+            // there.
             b'b' => {
                 while !std::path::Path::new(&argument()).exists() {
                     std::hint::spin_loop();

@@ -62,7 +62,8 @@ pub fn asks() {
 
 #[test]
 fn confined__a_program_makes_no_call_that_it_did_not_make_alone() {
-    // It asks later than it is confined; it is confined when it shares memory.
+    // In the first case the program asks later than it is confined; in the second it is confined
+    // when it shares memory.
     for (before, joined) in [("1", 0), ("300", 1)] {
         let agent = Served::start();
         let mut echo = agent.with("echo", "");

@@ -146,7 +146,7 @@ pub fn wait(way: &str, fd: RawFd, set: RawFd) -> Result<isize, i32> {
 /// select(2) of one descriptor.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's select.
 unsafe fn select(fd: RawFd, time: &mut libc::timeval) -> isize {
     // SAFETY: all-zero is an empty set.
     unsafe {

@@ -121,11 +121,11 @@ fn child_is_refused(server: &mut Server) {
 /// An agent that cannot bring bytes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Agent {
-    /// It serves.
+    /// The agent serves.
     Serves,
-    /// It has ended.
+    /// The agent has ended.
     Gone,
-    /// It stands still, and goes on later.
+    /// The agent stands still, and goes on later.
     Still,
 }
 
@@ -145,7 +145,7 @@ fn case(name: &str, n: usize, state: Agent) {
         client.goes_on(b'x');
     }
     assert_eq!(client.says(), "done", "{name}");
-    // It finds what it was asked meanwhile, and has sockets no longer.
+    // The agent finds what it was asked meanwhile, and has sockets no longer.
     agent.stands_still(false);
     client.ends_well();
     server.ends_well();

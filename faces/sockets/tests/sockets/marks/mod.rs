@@ -88,7 +88,7 @@ fn send__to_a_peer_that_was_killed_fails_soon() {
     assert!(!server.end().success());
 }
 
-/// As TCP's, with the library and without it.
+/// A read ends at TCP's mark, with the library and without it.
 #[test]
 fn urgent__a_read_ends_at_the_mark() {
     let agent = Served::start();

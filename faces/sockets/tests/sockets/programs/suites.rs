@@ -150,8 +150,8 @@ fn memcached__passes_its_own_tests_as_without_the_library() {
     let text = text.replace("$args .= \" -o relaxed_privileges\";", "");
     let text = text.replace("!supports_unix_socket()", "1");
     std::fs::write(&file, text).unwrap();
-    // It wants each connection to have a higher descriptor than those before. The library opens
-    // descriptors for a moment.
+    // The test wants each connection to have a higher descriptor than those before. The library
+    // opens descriptors for a moment.
     std::fs::remove_file(folder.join("t/watcher_connid.t")).unwrap();
     let run = |with_library: bool| {
         let mut command = with(&agent, "sh", &["-c", "prove -j 4 t/*.t"]);

@@ -177,7 +177,7 @@ pub fn more(from: impl AsFd) -> bool {
 /// Waits until a started agent reports that it serves; returns its process and the line reported.
 ///
 /// # Errors
-/// As [`Starting::wait`].
+/// Returns the errors of [`Starting::wait`].
 pub fn start_and_wait(command: Command, patience: Duration) -> Result<(Child, String)> {
     Starting::start(command, patience)?.wait(None)
 }

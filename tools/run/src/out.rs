@@ -3,19 +3,19 @@
 
 use std::io::{ErrorKind, Write};
 
-/// As the standard macro, but ends the program if output cannot be written.
+/// Prints like the standard macro, but ends the program if output cannot be written.
 #[macro_export]
 macro_rules! print {
     ($($arg:tt)*) => { $crate::out::write(format_args!($($arg)*)) };
 }
 
-/// As the standard macro, but ends the program if output cannot be written.
+/// Prints a line like the standard macro, but ends the program if output cannot be written.
 #[macro_export]
 macro_rules! println {
     ($($arg:tt)*) => { $crate::out::write(format_args!("{}\n", format_args!($($arg)*))) };
 }
 
-/// As the standard macro, but ignores errors of writing.
+/// Prints a line to standard error like the standard macro, but ignores errors of writing.
 #[macro_export]
 macro_rules! eprintln {
     ($($arg:tt)*) => { $crate::out::complain(format_args!("{}\n", format_args!($($arg)*))) };

@@ -105,7 +105,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Runs a launcher to find its family and version.
 ///
 /// # Errors
-/// It cannot be run, or belongs to an unknown MPI.
+/// The launcher cannot be run, or belongs to an unknown MPI.
 fn identify(launcher: &Path) -> Result<Mpi> {
     let name = launcher.display();
     let mut command = Command::new(launcher);

@@ -25,7 +25,7 @@ enum Here {
     Given,
     /// An option of the MPI's launcher, with so many words, for these families.
     Own(usize, Whose),
-    /// It cannot be; the reason.
+    /// The option cannot be used; the reason.
     No(&'static str),
 }
 

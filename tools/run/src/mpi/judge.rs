@@ -33,7 +33,7 @@ pub enum Fit {
     Yes,
     /// The probe failed; the MPI may work.
     Unknown(Fault),
-    /// It cannot use weft.
+    /// The MPI cannot use weft.
     No(Fault),
 }
 

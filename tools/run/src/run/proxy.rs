@@ -1,7 +1,8 @@
 //! The proxy: starts the ranks of one host and connects them to the launcher.
 //!
-//! It sends and receives frames over its standard input and output, so that `ssh` or any other
-//! launch agent can carry them. When its input ends, for any reason, it ends its ranks and itself.
+//! The proxy sends and receives frames over its standard input and output, so that `ssh` or any
+//! other launch agent can carry them. When its input ends, for any reason, it ends its ranks and
+//! itself.
 
 use super::frame::{read_some, Down, End, Incoming, Outgoing, Start, Up, HIGH_WATER, MAGIC};
 use super::guard::{self, children, end_children};

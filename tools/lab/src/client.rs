@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 /// Makes the specification of a lab, in a network that nothing else uses.
 ///
 /// # Errors
-/// As [`Spec::new`], or no network is free.
+/// Returns the errors of [`Spec::new`]; or no network is free.
 pub fn plan(name: &str, hosts: usize, conditions: &Conditions) -> Result<Spec> {
     // Names of labs that end at this moment, or of other programs, use no network.
     let labs = wire::names()?;
@@ -67,7 +67,7 @@ impl Attached {
     /// Starts a lab.
     ///
     /// # Errors
-    /// As [`detached`].
+    /// Returns the errors of [`detached`].
     pub fn start(spec: &Spec) -> Result<Attached> {
         let (keeper, notes) = start(spec, true)?;
         for note in notes {

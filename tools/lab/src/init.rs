@@ -1,7 +1,7 @@
 //! The first process of a host: sets the host up, then stays and reaps ended processes.
 //!
-//! It ends when its keeper ends. It is the first of its PID namespace, so all processes of the host
-//! end with it, and with them the host's namespaces and interfaces.
+//! The process ends when its keeper ends. It is the first of its PID namespace, so all processes of
+//! the host end with it, and with them the host's namespaces and interfaces.
 
 use super::spec::Spec;
 use super::{net, sys};
@@ -33,7 +33,7 @@ pub struct Args {
 pub enum Report {
     /// The host is set up, apart from these shortcomings.
     Ready(Vec<String>),
-    /// It could not be set up; the reason.
+    /// The host could not be set up; the reason.
     Failed(String),
 }
 

@@ -1,8 +1,8 @@
 //! A switch in this process that holds every frame for the same time, so that a lab has delay also
 //! where the kernel has no netem.
 //!
-//! It joins the ends of the hosts' veth pairs by packet sockets. Trains of segments pass whole, as
-//! through a bridge.
+//! The switch joins the ends of the hosts' veth pairs by packet sockets. Trains of segments pass
+//! whole, as through a bridge.
 
 use super::net::port;
 use super::spec::Spec;

@@ -132,7 +132,7 @@ impl Endpoint {
     /// instances. An endpoint with the name is among its own peers.
     ///
     /// # Errors
-    /// They are not there in time, one has no endpoint, or the agent does not answer.
+    /// The owners are not there in time, one of them has no endpoint, or the agent does not answer.
     pub fn connect_names(
         &self,
         names: &mut Names,

@@ -89,7 +89,7 @@ fn gather__over_every_tree_to_every_root() {
 fn allreduce__over_every_tree_gives_all_ranks_the_same_bits() {
     everywhere(|group, tree| {
         let (endpoint, size) = (group.endpoint(), group.size() as u64);
-        // Also longer than a part of a broadcast.
+        // The second vector is longer than a part of a broadcast.
         for len in [1, 20_000] {
             let own = vec![group.rank() as u64 + 1; len];
             let doubled = endpoint.block_on(group.allreduce(own.clone(), Op::Sum)).unwrap();

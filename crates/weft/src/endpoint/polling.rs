@@ -31,7 +31,7 @@ pub(super) struct Polling {
     pub close: Close,
     /// Rounds of progress, and of direct polls, since the clock was read.
     pub rounds: u32,
-    /// The same since the start, modulo 2^32.
+    /// Rounds of progress, and of direct polls, since the start, modulo 2^32.
     pub polls: u32,
     /// Time at which every link is polled again.
     pub poll_all_at: Instant,

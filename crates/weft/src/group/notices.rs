@@ -24,7 +24,7 @@ const ASK: u32 = 1;
 /// "I have ended this operation, and tell all": context (2), 1 if a rank has failed (2), the rank
 /// that the text is about (4), the text.
 const ENDED: u32 = 2;
-/// The same, for the rank that has asked alone.
+/// The text of [`ENDED`], for the rank that has asked alone.
 const ANSWER: u32 = 3;
 const ASK_LEN: usize = 24;
 const ENDED_LEN: usize = 8;
@@ -264,7 +264,8 @@ impl Notices {
             let bits = bits_of(ended.context, COLLECTIVE, known.number);
             let message = port.endpoint().arrived(bits)?;
             if message.data == Some(known.word) {
-                // The same operation: of a group that was made anew with this one's context.
+                // The message is of the same operation: of a group that was made anew with this
+                // one's context.
                 return None;
             }
             let ago = ended.number.wrapping_sub(known.number);

@@ -5,9 +5,10 @@ use crate::kind::Kind;
 /// Number of consecutive authentic packets over another path after which that path is used: the
 /// peer has moved.
 const STRAYS: u8 = 8;
-/// The same number if both paths share bulk data, and if the peer sent a HELLO over the other path
-/// and only HELLOs over the path in use since.
+/// Number of such packets if both paths share bulk data.
 const STRAYS_SHARED: u8 = 64;
+/// Number of such packets if both paths share bulk data, and if the peer sent a HELLO over the
+/// other path and only HELLOs over the path in use since.
 const STRAYS_ASKED: u8 = 4;
 
 /// The evidence from the packets of a peer. A path is named by its index among the peer's paths.

@@ -164,7 +164,7 @@ impl FallbackSocket {
                         return Sent::Down;
                     }
                     _ => {
-                        // Same effect as a loss on the network.
+                        // A frame that the socket refuses counts as lost on the network.
                         self.errors += 1;
                         self.from += 1;
                     }

@@ -2,9 +2,9 @@
 //! lowest latency that Linux offers without a kernel module or a program in the driver, and needs
 //! the capability `CAP_NET_RAW`.
 //!
-//! The same sockets, set up for trains, are the gso link: frames longer than the MTU, which arrive
-//! in one piece between the containers of a host. A HELLO over the gso link is as long as the
-//! longest frame, so that its answer proves that such frames arrive.
+//! The sockets of this link, set up for trains, are the gso link: frames longer than the MTU, which
+//! arrive in one piece between the containers of a host. A HELLO over the gso link is as long as
+//! the longest frame, so that its answer proves that such frames arrive.
 //!
 //! - `fanout.rs`: the fanout group by which the endpoints of a host share an interface.
 //! - `send.rs`: seals frames and passes them to the driver, several in one call.

@@ -100,7 +100,7 @@ impl PacketLink {
                 }
                 // The kernel would have to cut the frame, or the cable does not carry its length.
                 (Some(libc::ENOBUFS), _) => self.count.send_errors += 1,
-                // Same effect as a loss on the network.
+                // A frame that the socket refuses counts as lost on the network.
                 (error, _) => self.send_failed(error),
             },
         }

@@ -1,4 +1,4 @@
-//! The same rings between an agent and the ranks of any user that it serves.
+//! The rings of shared memory between an agent and the ranks of any user that it serves.
 
 use super::rendezvous::{self, Kind};
 use super::ring::Area as _;

@@ -92,8 +92,8 @@ impl ShmConfig {
 const MAX_WARNINGS: usize = 64;
 /// Calls of `recv` between checks of the clock.
 const TICK_CALLS: u32 = 64;
-/// The same after a packet arrived: an endpoint that now finds nothing waits, and the peer should
-/// know soon.
+/// Calls of `recv` between checks of the clock after a packet arrived: an endpoint that now finds
+/// nothing waits, and the peer should know soon.
 const IDLE_CALLS: u32 = 8;
 /// Time between checks of the sockets while polling, in nanoseconds; a check takes 0.3 % of it.
 const SERVICE_NS: u64 = 100_000;
@@ -368,7 +368,7 @@ impl ShmLink {
     /// Returns the line to the agent that this endpoint and a peer share.
     ///
     /// # Errors
-    /// They share none; the reason.
+    /// The peer shares none with this endpoint; the reason.
     fn shared_line(&self, address: &Address) -> Result<&Line, LinkError> {
         let apart = "the peer runs on another host or in another network namespace";
         let why = match (&self.line, address.agent) {

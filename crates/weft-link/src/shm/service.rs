@@ -20,8 +20,9 @@ use weft_sys::{memory, Foreign, Peer as Process};
 const MAX_PENDING: usize = 64;
 /// Connections accepted, and messages read from a socket, in one call: more than a socket holds.
 const BURST: usize = 1024;
-/// The same for a hub, to which any process may connect. Further connections and messages wait for
-/// the next call, so that the hub can serve its ranks in the meantime.
+/// Connections accepted, and messages read from a socket, in one call by a hub, to which any
+/// process may connect. Further connections and messages wait for the next call, so that the hub
+/// can serve its ranks in the meantime.
 const HUB_ACCEPTS: usize = 8;
 const HUB_MESSAGES: usize = 64;
 /// Reasons of refusals.
@@ -207,7 +208,7 @@ impl ShmLink {
 
     fn accept(&mut self, most: usize) {
         for _ in 0..most {
-            // Those before have to be closed first.
+            // Without room, accepted connections have to be closed first.
             if !has_room() {
                 return;
             }

@@ -63,7 +63,7 @@ impl XdpLink {
         self.flush();
         match self.put(frame, &path) {
             Put::Full if self.rails[path.ours].down => {
-                // Same effect as a loss on the network; a wait for the interface would block all
+                // The frame counts as lost on the network; a wait for the interface would block all
                 // peers.
                 self.count.send_errors += 1;
                 Put::Done

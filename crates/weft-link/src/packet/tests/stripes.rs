@@ -212,7 +212,7 @@ fn came_from__strangers_and_replays_prove_and_move_nothing() {
     b.until(&mut Keep::default(), |keep, _| keep.0.len() == 2);
     let used = b.link.peer_path(PeerId(1)).unwrap().0.to_string();
     let (from, to) = if used == "w0" { ("v1", "w1") } else { ("v0", "w0") };
-    // The same frame once more, over the other cable, as if sent from the interface there.
+    // The frame is sent once more, over the other cable, as if sent from the interface there.
     let port = |end: &End, name: &str| {
         let port = end.link.ports.iter().find(|p| p.interface.name == name).unwrap();
         (port.interface.index, port.interface.mac, port.membership.slot)
@@ -226,7 +226,7 @@ fn came_from__strangers_and_replays_prove_and_move_nothing() {
     frame[EtherHead::SLOT..EtherHead::SLOT + 2].copy_from_slice(&slot.to_le_bytes());
     let raw = Socket::open().unwrap();
     raw.bind(Carries::Packets(EtherType::default()), index).unwrap();
-    // The same with a packet number that has not arrived yet.
+    // The strange frame has a packet number that has not arrived yet.
     let mut strange = frame.clone();
     strange[frame.len() - TRAILER] ^= 0x40;
     let known = |b: &End| {

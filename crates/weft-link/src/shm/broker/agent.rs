@@ -20,7 +20,7 @@ use weft_sys::{Foreign, Peer};
 
 /// Sockets passed to one rank that it has not read.
 const UNREAD_MAX: usize = 16;
-/// The same, of all that the ranks of one user asked for.
+/// Sockets passed to all ranks that one user asked for, and that the ranks have not read.
 const UNREAD_OF_USER: usize = 256;
 /// Connections accepted, and messages read of one rank, in one call.
 const ACCEPTS: usize = 8;
@@ -164,7 +164,7 @@ impl Broker {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTS {
-            // Those before have to be closed first.
+            // Without room, accepted connections have to be closed first.
             if !has_room() {
                 return;
             }

@@ -101,7 +101,7 @@ fn share__memory_is_written_and_read_where_it_is_mapped_until_it_is_forgotten() 
     a.forget_shared(PEER, 7);
     a.write_direct(PEER, addr, &[9; 10]).unwrap();
     assert_eq!((counter(&a, "shm_mapped"), bytes_of(&block, 10)), (2, vec![9; 10]));
-    // The same key again names other memory.
+    // Key 7 names other memory each time.
     for key in [7, 7] {
         let next = Block::new(1 << 16).unwrap();
         assert!(b.share(PEER, key, &next));

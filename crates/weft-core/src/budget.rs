@@ -26,7 +26,8 @@ pub struct Share {
     short: bool,
     /// Announcements that the peer may have here beyond the number that every peer may have.
     pub granted: u32,
-    /// The same for this endpoint at the peer.
+    /// Announcements that this endpoint may have at the peer beyond the number that every peer may
+    /// have.
     pub allowed: u32,
     /// True if its credit was to grow, but room was missing.
     pub wants_credit: bool,

@@ -27,7 +27,8 @@ pub struct LinkCaps {
     /// Estimated throughput of the packet path in bytes per microsecond (MB/s): an input of the
     /// cost model.
     pub bytes_per_us: u32,
-    /// The same where messages sent at once take another link than requested data.
+    /// Estimated throughput of messages sent at once, in bytes per microsecond, if they take
+    /// another link than requested data.
     pub small_bytes_per_us: u32,
     /// Packets of equal size that the link sends best together (segmentation offload); 1 if it has
     /// no preference. Blocks of large messages are whole trains.

@@ -2,8 +2,8 @@
 //! packet of its own, under the number of the whole. The window does not know of pieces: the peer
 //! joins them below its window, and acknowledges the whole.
 //!
-//! Also the packets that probe the length that a path carries, on request of the driver, which
-//! knows the paths.
+//! This module also makes the packets that probe the length that a path carries, on request of the
+//! driver, which knows the paths.
 
 use super::types::{Event, Payload, Placement, Transmit};
 use super::Engine;

@@ -75,7 +75,7 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     // A message of two packets is halved: the first is in flight while the second is made.
     let room = if s.sent == 0 && left.div_ceil(room) == 2 { left.div_ceil(2) } else { room };
     let len = left.min(room * packets);
-    // Also when empty: the operation ends when its last packet is acknowledged.
+    // An empty message has a packet, too: the operation ends when its last packet is acknowledged.
     let payload = Payload::Op { op: id, offset: s.sent, len: len as u32 };
     s.sent += len;
     let last = s.sent == s.len;

@@ -18,7 +18,7 @@ use core::time::Duration;
 
 /// Bytes that an announced message takes in tables, including the spare capacity of vectors.
 const ANNOUNCED: u64 = 256;
-/// The same of a message that waits to be sent.
+/// Bytes that a message that waits to be sent takes in tables.
 const QUEUED: u64 = 512;
 /// Bytes for a unit of credit: an eager message takes about the same again in tables.
 const EXTENDED: u64 = 2 * UNIT as u64;

@@ -122,7 +122,8 @@ impl Path {
         self.caps.mtu.min(self.peer_mtu).max(MTU_MIN)
     }
 
-    /// Returns the same for the bulk link, if there is room.
+    /// Returns the largest packet over the bulk link to this peer, bytes: [`mtu`](Self::mtu) if the
+    /// peer's HELLO allows less than the path.
     #[inline]
     pub fn long_mtu(&self) -> u32 {
         let mtu = self.mtu();

@@ -68,7 +68,7 @@ pub struct AckOutcome {
     pub newly_acked: u32,
     /// Round-trip sample, never taken from a retransmitted packet.
     pub rtt: Option<Duration>,
-    /// The same, if the packet was marked by [`SendWindow::mark_prompt`].
+    /// Round-trip sample, if it is of a packet that was marked by [`SendWindow::mark_prompt`].
     pub prompt: Option<Duration>,
     /// The acknowledgement named packets never sent; such parts were ignored.
     pub invalid: bool,

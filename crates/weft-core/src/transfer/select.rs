@@ -90,8 +90,9 @@ const COPY_BYTES_PER_US: u64 = 10_000;
 /// Cost of a rendezvous besides its round trip: four packets through both engines, and a second
 /// round of packets for the payload.
 const HANDSHAKE_NS: u64 = 2_900;
-/// The same where the payload is copied by one system call: two packets. Measured on an Intel Xeon
-/// (fourth generation), one way: 12 KiB eager 2.2 us, direct 1.7; 32 KiB 5.1 and 2.6.
+/// Cost of a rendezvous whose payload is copied by one system call, besides its round trip: two
+/// packets. Measured on an Intel Xeon (fourth generation), one way: 12 KiB eager 2.2 us, direct
+/// 1.7; 32 KiB 5.1 and 2.6.
 const HANDSHAKE_DIRECT_NS: u64 = 1_300;
 
 /// Returns the cost of copying an eager message that was unexpected, in nanoseconds.

@@ -40,7 +40,7 @@ impl<'a> View<'a> {
     /// Checks the header at the start of `bytes`, exactly as [`parse`] does.
     ///
     /// # Errors
-    /// Those of [`parse`].
+    /// Returns the errors of [`parse`].
     pub fn new_checked(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (_, packet, _) = parse(bytes)?;
         Ok(View { bytes, kind: packet.packet_type() })

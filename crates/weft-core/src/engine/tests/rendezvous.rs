@@ -50,7 +50,8 @@ fn matching__keeps_the_order_of_the_sender_across_protocols() {
         if !caps.reliable {
             net.script = rough(8, 10);
         }
-        // Same tag: large (announced), small, large, ...; half of the receives come later.
+        // All messages have one tag: large (announced), small, large, ...; half of the receives
+        // come later.
         let len = |i: u64| if i.is_multiple_of(2) { 200_000 } else { 100 + i };
         let post = |net: &mut Net, i: u64| match i % 3 {
             0 => net.recv(1, None, 5, 200_000),

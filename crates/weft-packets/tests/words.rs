@@ -111,7 +111,7 @@ fn fetch_add__to_more_counters_than_memory_files_is_by_message() {
     let at_once = |(counter, n): (&Counter, u64)| add_at_once(&a, at, *counter, 1) == Some(n + 1);
     assert_eq!(counters.iter().zip(0..).filter(|&each| at_once(each)).count(), SHARED_MAX);
     all.settle();
-    // Those that are not in memory got the message that was dropped above, too.
+    // Counters that are not in memory got the message that was dropped above, too.
     for (counter, n) in counters.iter().zip(0..) {
         assert_eq!(owner.counter_value(*counter), Some(n + 2));
     }

@@ -605,7 +605,7 @@ impl Names {
     /// Waits until a name has so many owners, and returns them all.
     ///
     /// # Errors
-    /// They are not there in time, or the connection ended.
+    /// The owners are not there in time, or the connection ended.
     pub fn wait(
         &mut self,
         name: &Name,

@@ -200,7 +200,7 @@ pub struct Membership {
     given: VecDeque<(Option<BindingId>, u64, usize)>,
     /// Events for the program, messages with their number.
     events: VecDeque<(GroupNotice, u64)>,
-    /// Those of them that are no messages, which windows bound.
+    /// Number of events that are no messages, which windows bound.
     notices: usize,
     seq: u64,
     is_told_all: bool,

@@ -349,7 +349,7 @@ pub struct Rank {
 /// The ranks of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranks {
-    /// Those that this user sees.
+    /// Ranks that this user sees.
     pub ranks: Vec<Rank>,
     /// Hosts that did not tell all.
     pub silent: Vec<HostId>,

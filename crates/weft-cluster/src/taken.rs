@@ -56,7 +56,7 @@ impl End {
     /// Decodes ends.
     ///
     /// # Errors
-    /// They are none.
+    /// The bytes are no ends.
     pub fn parse(bytes: &[u8]) -> Result<Vec<End>, WireError> {
         let (mut from, mut ends) = (Reader(bytes), Vec::new());
         while !from.0.is_empty() {

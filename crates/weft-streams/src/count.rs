@@ -89,7 +89,7 @@ impl Count {
         self.owner.store(ALL, Ordering::SeqCst);
     }
 
-    /// The same, if a thread owns it.
+    /// Ends the ownership of a thread, as [`share`](Self::share) does, if a thread owns the count.
     pub fn share_owned(&self) {
         let owner = self.owner.load(Ordering::Relaxed);
         if owner != NOBODY && owner != ALL {

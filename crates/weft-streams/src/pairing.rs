@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Most asks remembered.
 const ASKS_MAX: usize = 8192;
-/// The same, of one user.
+/// Most asks of one user remembered.
 const ASKS_OF_USER: usize = 4096;
 /// Time for which an ask is remembered, in nanoseconds.
 const ASK_NS: u64 = 30_000_000_000;

@@ -70,7 +70,7 @@ pub mod option {
     pub const CONN_TIMEOUT: u32 = 130;
     /// Messages that the host has not given to their programs.
     pub const NODE_RECVQ_DEPTH: u32 = 131;
-    /// The same of this socket.
+    /// Messages of this socket that the host has not given to its program.
     pub const SOCK_RECVQ_DEPTH: u32 = 132;
     /// Multicast by broadcast.
     pub const MCAST_BROADCAST: u32 = 133;

@@ -8,7 +8,7 @@ use core::ops::RangeInclusive;
 pub enum See {
     /// All.
     All,
-    /// Those of owners with the same user number.
+    /// Names of owners with the same user number.
     Own,
     /// None.
     None,

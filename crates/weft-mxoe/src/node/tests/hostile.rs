@@ -71,7 +71,7 @@ fn pull__hostile_requests_are_dropped_and_counted() {
         assert_eq!(net.nodes[0].counters().dropped, number, "{pull:?}");
         assert!(net.nodes[0].windows.is_quiet(), "{pull:?}");
     }
-    // The same request again is answered once at a time.
+    // A request that comes again and again is answered once at a time.
     let bytes = Frame::new(0, Packet::Pull(good)).encode(dialect).unwrap();
     (0..1000).for_each(|_| net.nodes[0].handle(0, B, &bytes));
     let (mut frames, mut frame) = (0, Vec::new());

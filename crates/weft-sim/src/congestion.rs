@@ -70,7 +70,7 @@ pub(crate) fn incast(config: SimConfig) -> Result<Report, Failure> {
     Ok(Report { name, config, lines, rows, outcome, trace })
 }
 
-/// Simulates the same with agents that retransmit in the ranks' place.
+/// Simulates hosts that send to host 0 at once, with agents that retransmit in the ranks' place.
 pub(crate) fn incast_of_agents(config: SimConfig) -> Result<Report, Failure> {
     let report = incast(SimConfig { served: true, kind: LinkKind::Network, ..config })?;
     Ok(Report { name: "incast-agents".into(), ..report })

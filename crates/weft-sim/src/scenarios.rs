@@ -57,7 +57,7 @@ pub struct Report {
     pub config: String,
     /// The lines to print.
     pub lines: Vec<String>,
-    /// The same lines as values, where they are a table.
+    /// The printed lines as values, where they are a table.
     pub rows: Vec<Row>,
     /// The end of the (last) simulation.
     pub outcome: Option<Outcome>,

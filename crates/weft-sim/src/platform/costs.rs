@@ -85,8 +85,8 @@ pub struct HostCosts {
     pub fetch_add_reply: u64,
     /// Single words written to the network interface in a send call, not combined.
     pub send_words: u64,
-    /// The same in a receive call, in 32nds of a word: addresses of free buffers are written
-    /// together.
+    /// Single words written to the network interface in a receive call, in 32nds of a word:
+    /// addresses of free buffers are written together.
     pub receive_words: u64,
 }
 

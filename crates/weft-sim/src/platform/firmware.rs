@@ -15,7 +15,8 @@ pub(super) enum Task {
     Fetched(PacketId),
     /// A packet leaves as soon as the window lets it.
     Ready(PacketId),
-    /// The same for a child in a multicast tree, whose descriptor is made first.
+    /// A packet for a child in a multicast tree, whose descriptor is made first, leaves as soon as
+    /// the window lets it.
     Pass(PacketId),
     /// The window towards this node has opened.
     Unblock(usize),
@@ -148,7 +149,7 @@ impl Machine {
             self.buffers[buffer].waiting.push(id);
             self.start_dma(node, Dma::Fetch(id));
         } else {
-            // The same data to another node: one fetch serves both (section 5.4).
+            // The packet has the same data for another node: one fetch serves both (section 5.4).
             self.buffers[buffer].waiting.push(id);
         }
     }
@@ -159,8 +160,8 @@ impl Machine {
         self.buffers[buffer].ready = true;
         let waiting = std::mem::take(&mut self.buffers[buffer].waiting);
         self.spread(node, waiting[0]);
-        // They came before everything that waits now, but for packets of earlier fetches: an end of
-        // a fetch is handled before them, and may not overtake them.
+        // The waiting packets came before everything that waits now, but for packets of earlier
+        // fetches: an end of a fetch is handled before them, and may not overtake them.
         let tasks = &mut self.nodes[node].tasks;
         let earlier = tasks.iter().take_while(|task| matches!(task, Task::Ready(_))).count();
         for (place, &next) in waiting[1..].iter().enumerate() {

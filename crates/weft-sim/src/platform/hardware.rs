@@ -70,16 +70,16 @@ pub struct Hardware {
     /// Clocks of a bus transaction that carry no data, when the processor writes: address, decode,
     /// first-word wait, turnaround (bus protocol).
     pub pio_clocks: u64,
-    /// The same for a DMA burst that reads host memory: the bridge first fetches a line.
+    /// Clocks without data of a DMA burst that reads host memory: the bridge first fetches a line.
     pub read_clocks: u64,
-    /// The same for a DMA burst that writes host memory.
+    /// Clocks without data of a DMA burst that writes host memory.
     pub write_clocks: u64,
     /// Bytes after which a DMA burst gives the bus to others that wait: a latency timer of 64
     /// clocks (estimate).
     pub burst: u64,
     /// From programming the DMA engine until the first burst of a read.
     pub read_start: Ps,
-    /// The same for a write.
+    /// From programming the DMA engine until the first burst of a write.
     pub write_start: Ps,
     /// One cycle of the network interface's processor (Table I).
     pub ni_cycle: Ps,

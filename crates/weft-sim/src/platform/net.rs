@@ -252,7 +252,7 @@ impl Programs for Run {
         }
         me.computed.take().into_iter().for_each(Waker::wake);
         if me.tasks.has_ready() {
-            // They run after a look for packets.
+            // The tasks run after a look for packets.
             me.begun.set(Some(Begun::Nothing));
             return Wish::Compute { time: self.world.poll.max(1), open: false };
         }

@@ -40,7 +40,7 @@ pub enum Figure {
     CopyRate,
     /// Multicast of 16 bytes to 64 nodes.
     Multicast(Choice),
-    /// The same after a fetch-and-add.
+    /// Multicast of 16 bytes to 64 nodes after a fetch-and-add.
     OrderedMulticast(Choice),
     /// Highest multicast throughput on 64 nodes, copied at the receivers.
     MulticastThroughput(Choice),

@@ -128,7 +128,7 @@ impl<'a> ChainRoot<'a> {
         }
         while let Some(frame) = self.sender.window.poll(now) {
             match self.socket.send(frame) {
-                // Same effect as a loss on the network.
+                // A frame that the socket refuses counts as lost on the network.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => break,
                 sent => sent?,

@@ -276,7 +276,7 @@ fn program__what_is_forged_replayed_or_misplaced_changes_nothing() {
     }
     assert_eq!(last.receive(&mut []).unwrap(), None);
     let (_, answer) = verdict(2, &second);
-    // The same frames again: they are forwarded and answered again, and kept once.
+    // The good frames come again: they are forwarded and answered again, and kept once.
     assert_eq!(verdict(1, &good), (TX, second.clone()));
     assert_eq!(verdict(2, &second), (TX, answer.clone()));
     let mut buffer = [0; 8];

@@ -37,7 +37,7 @@ pub enum Kind {
     Control = 0,
     /// A message for a posted descriptor.
     Send = 1,
-    /// The same, with immediate data.
+    /// A message for a posted descriptor, with immediate data.
     SendImmediate = 2,
     /// Immediate data of a write that was sent before.
     Wrote = 3,

@@ -17,8 +17,8 @@ use weft::{OpError, PeerId, Refused};
 
 /// Messages up to this length are copied; of longer ones the memory is lent.
 const COPIED_MAX: usize = 8 << 10;
-/// The same where messages of that length take several packets. A lent message is complete when
-/// the other side has acknowledged it, so it asks for an acknowledgement at once.
+/// Messages up to this length are copied where such messages take several packets. A lent message
+/// is complete when the other side has acknowledged it, so it asks for an acknowledgement at once.
 const COPIED_IN_PACKETS_MAX: usize = 32 << 10;
 
 /// Returns the longest message to a peer that is copied.

@@ -60,7 +60,7 @@ pub enum News {
 #[derive(Default)]
 struct Inner {
     known: Vec<Known>,
-    /// Those that are reached by MXoE.
+    /// Endpoints that are reached by MXoE.
     wired: Vec<Known>,
     news: VecDeque<News>,
     dropped: u64,

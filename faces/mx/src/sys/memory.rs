@@ -203,7 +203,7 @@ impl Borrowed {
     /// Lends the bytes.
     ///
     /// # Safety
-    /// They are there and stay as they are until the result is dropped.
+    /// The bytes are there and stay as they are until the result is dropped.
     pub unsafe fn of(at: *const u8, len: usize) -> Borrowed {
         Borrowed(at, len)
     }

@@ -89,7 +89,7 @@ pub fn key_of(context: u64) -> Key {
 /// The requests of an endpoint.
 pub struct Requests {
     all: Table<Request>,
-    /// Those that have completed, oldest first. Some may have been taken meanwhile.
+    /// Requests that have completed, oldest first. Some may have been taken meanwhile.
     done: VecDeque<Key>,
 }
 

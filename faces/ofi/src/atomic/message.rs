@@ -61,7 +61,7 @@ pub trait Memory {
     /// Returns these bytes of a region.
     ///
     /// # Errors
-    /// They cannot be reached.
+    /// The bytes cannot be reached.
     fn bytes(
         &mut self,
         at: (u64, u64),

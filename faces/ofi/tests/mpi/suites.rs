@@ -25,7 +25,7 @@ const QUICK: &[&str] = &["test_p2p_buf", "test_cco_buf_inter", "test_spawn"];
 /// Bounds of a suite: in total, and for the next test of a rank. On an idle machine a suite takes a
 /// few minutes, and its longest test a few seconds.
 const BOUND: Bound = Bound { whole: Duration::from_secs(2400), silent: Duration::from_secs(240) };
-/// The same bounds for the quick tests.
+/// Bounds of the quick tests, in total and for the next test of a rank.
 const QUICK_BOUND: Bound =
     Bound { whole: Duration::from_secs(600), silent: Duration::from_secs(120) };
 

@@ -190,7 +190,7 @@ impl Door {
     /// Serves a port without an election.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns the errors of the system.
     #[cfg(test)]
     pub fn open_at(port: u16) -> io::Result<Door> {
         let elected = UnixListener::bind_addr(&UnixAddress::from_abstract_name(format!(

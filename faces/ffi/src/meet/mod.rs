@@ -228,7 +228,7 @@ mod tests {
         let ask = |place: &NetAddress| ask_there(&name_of(&key, place), host, until).unwrap();
         assert_eq!(ask(&place), Sought::Found(address()));
         assert_eq!(ask(&at(b"nobody")), Sought::Nobody);
-        // Those that say nothing do not keep others out.
+        // Connections that say nothing do not keep others out.
         let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(host).unwrap()).collect();
         assert_eq!(ask(&place), Sought::Found(address()));
         drop(silent);

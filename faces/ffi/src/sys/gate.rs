@@ -436,7 +436,8 @@ pub(super) fn serve<F: Face>(slot: &'static Slot<F>, generation: u32) -> Option<
 /// number of its slot and its generation, of 24 bits.
 ///
 /// # Errors
-/// Those of both; `REFUSED`: too many are open, or the system gives no descriptor or no thread.
+/// Returns the errors of `prepare` and `make`; `REFUSED`: too many are open, or the system gives no
+/// descriptor or no thread.
 pub fn open<F: Face, P>(
     prepare: impl FnOnce() -> Result<P, F::Code>,
     make: impl FnOnce(P, u8, u32) -> Result<F, F::Code>,

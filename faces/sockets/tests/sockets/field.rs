@@ -729,7 +729,7 @@ pub fn serve_many() {
     }
 }
 
-/// The same names are used again at once, after a reset.
+/// Uses the same names again at once, after a reset.
 pub fn reuse() {
     let port: u16 = argument().parse().unwrap();
     for _ in 0..20 {

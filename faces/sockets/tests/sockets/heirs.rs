@@ -219,7 +219,7 @@ fn kill__a_peer_that_has_not_read_all_resets() {
     }
 }
 
-/// The same without the library.
+/// Sends to a server that is killed before it has read all, without the library.
 pub fn died_by_tcp() {
     let all = argument();
     let mut server = Server::new(crate::harness::dial(all.split(' ').next().unwrap()));

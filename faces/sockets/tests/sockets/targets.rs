@@ -118,7 +118,7 @@ fn exec__programs_of_musl_start_without_the_library() {
     }
 }
 
-/// The same where no other library is named.
+/// Checks that a program starts without the library where `LD_PRELOAD` names no other one.
 fn starts_alone(program: &Path) {
     let (agent, path) = (Served::start(), program.to_str().unwrap());
     let mut command = Command::new("sh");

@@ -102,7 +102,7 @@ fn urgent__a_read_ends_at_the_mark() {
     }
 }
 
-/// The same without the library.
+/// Reads to an urgent byte, takes it, and reads on, without the library.
 pub fn mark_by_tcp() {
     mark(&mut Server::new(crate::harness::dial(&crate::harness::argument())));
     crate::harness::say("done");

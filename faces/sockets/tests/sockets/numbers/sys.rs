@@ -55,7 +55,7 @@ pub fn at<T: ?Sized>(value: &mut T) -> usize {
     std::ptr::from_mut(value).cast::<u8>().addr()
 }
 
-/// The same of parts of memory, as readv(2) has them.
+/// The address and length of a part of memory, in the form of readv(2).
 pub fn part(of: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: of.as_mut_ptr().cast(), iov_len: of.len() }
 }

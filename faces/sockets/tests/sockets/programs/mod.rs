@@ -77,7 +77,7 @@ fn serve(agent: &Served, port: &str, program: &str, args: &[&str]) -> Server {
     serve_at(agent, ("127.0.0.1", port), program, args)
 }
 
-/// The same at an address.
+/// Starts a server at an address, and waits until it listens.
 fn serve_at(agent: &Served, to: (&str, &str), program: &str, args: &[&str]) -> Server {
     let (address, port) = to;
     let mut command = with(agent, program, args);
@@ -318,7 +318,7 @@ impl Postgres {
         command
     }
 
-    /// The same with the library.
+    /// A program as the user postgres, with the library.
     fn with(&self, program: &str, args: &[&str]) -> Command {
         let mut command = self.as_user(program, args);
         command.env("LD_PRELOAD", self.folder.join("libweft_sockets.so"));

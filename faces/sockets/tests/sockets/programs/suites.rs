@@ -1,6 +1,6 @@
 //! Tests that other projects have for their own programs.
 //!
-//! Those with a source need its folder, unpacked (Debian: `apt-get source redis`), in a variable.
+//! Tests with a source need its folder, unpacked (Debian: `apt-get source redis`), in a variable.
 
 use super::{good, has, lacks, scratch, with, Postgres};
 use crate::harness::Served;

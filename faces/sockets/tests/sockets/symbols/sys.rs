@@ -42,7 +42,7 @@ impl Library {
         Found(unsafe { libc::dlsym(self.0, name.as_ptr()) })
     }
 
-    /// The same, by its version.
+    /// Finds a function of a version.
     pub fn find_version(&self, name: &CStr, version: &CStr) -> Found {
         // SAFETY: as above.
         Found(unsafe { libc::dlvsym(self.0, name.as_ptr(), version.as_ptr()) })

@@ -23,7 +23,7 @@ pub fn lay(mtu: u32) -> Result<(), String> {
 /// namespace of the calling thread.
 ///
 /// # Errors
-/// The same as of `lay`.
+/// Returns the errors of `lay`.
 pub fn with_queues([a, b]: [&str; 2], queues: u32) -> Result<(), String> {
     sys::new_namespace().map_err(|e| format!("needs root to make a network namespace: {e}"))?;
     let queues = format!("numrxqueues {queues} numtxqueues {queues}");
@@ -35,7 +35,7 @@ pub fn with_queues([a, b]: [&str; 2], queues: u32) -> Result<(), String> {
 /// Enables UDP in the calling thread's namespace, over its loopback interface.
 ///
 /// # Errors
-/// The same as of `lay`.
+/// Returns the errors of `lay`.
 pub fn loopback() -> Result<(), String> {
     ip("link set lo up")
 }
@@ -44,7 +44,7 @@ pub fn loopback() -> Result<(), String> {
 /// one of another thread, which runs `far`. Their ends have these IPv4 addresses.
 ///
 /// # Errors
-/// The same as of `lay`; then neither has run.
+/// Returns the errors of `lay`; then neither has run.
 ///
 /// # Panics
 /// One of `near` and `far` panicked.
@@ -86,7 +86,7 @@ pub fn between(
 /// Gives an end of a cable an IPv4 address and sets it up, or removes the address.
 ///
 /// # Errors
-/// The same as of `lay`.
+/// Returns the errors of `lay`.
 pub fn address(end: &str, address: &str, is_there: bool) -> Result<(), String> {
     let word = if is_there { "add" } else { "del" };
     ip(&format!("addr {word} {address}/24 dev {end}"))?;
@@ -98,7 +98,7 @@ pub fn address(end: &str, address: &str, is_there: bool) -> Result<(), String> {
 /// concerned.
 ///
 /// # Errors
-/// The same as of `lay`.
+/// Returns the errors of `lay`.
 pub fn astray(end: &str, address: &str, is_astray: bool) -> Result<(), String> {
     let word = if is_astray { "add" } else { "del" };
     // A router that is not there.

@@ -36,7 +36,7 @@ impl Capture {
         Capture::by(Command::new("dumpcap"), interface, file)
     }
 
-    /// Does the same by a command that becomes `dumpcap`.
+    /// Starts a capture by a command that becomes `dumpcap`.
     ///
     /// # Errors
     /// The output of a capture that cannot run.
@@ -49,7 +49,7 @@ impl Capture {
         let mut said = String::new();
         for line in BufReader::new(errors).lines() {
             said += &line.map_err(|e| e.to_string())?;
-            // It prints the name of the file once it captures.
+            // The program prints the name of the file once it captures.
             if said.contains("File: ") {
                 return Ok(capture);
             }

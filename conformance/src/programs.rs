@@ -29,11 +29,11 @@ pub struct Face {
 /// The way in which a program is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// As C11.
+    /// The program is C11.
     C,
-    /// As C++17.
+    /// The program is C++17.
     Cpp,
-    /// As C, with the address sanitizer.
+    /// The program is C11, with the address sanitizer.
     Asan,
 }
 
@@ -52,7 +52,7 @@ impl Face {
     /// Makes a folder in which the library has the names that an installation gives it.
     ///
     /// # Panics
-    /// As [`library`](Self::library).
+    /// Panics if [`library`](Self::library) would panic.
     pub fn installed(&self) -> PathBuf {
         let folder = Path::new(self.scratch).join(format!("{}-lib", self.name));
         let library = self.library();
@@ -206,7 +206,7 @@ impl Face {
     /// prepared; returns their ends. `None`, with the reason printed, if this machine cannot.
     ///
     /// # Panics
-    /// As [`compile`](Self::compile).
+    /// Panics if [`compile`](Self::compile) would panic.
     pub fn between(
         &self,
         (name, way): (&'static str, Way),
@@ -239,7 +239,7 @@ impl Face {
 /// Starts a program with a link, under a key that only the programs of one test have.
 ///
 /// # Panics
-/// It does not start.
+/// The program does not start.
 pub fn start(
     program: &Path,
     words: &[&str],

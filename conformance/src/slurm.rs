@@ -58,7 +58,7 @@ impl Cluster {
     /// Starts Slurm on both hosts, which a cable joins.
     ///
     /// # Errors
-    /// It is not installed, or its output if it does not start.
+    /// Slurm is not installed, or its output if it does not start.
     pub fn start(host: &Host) -> Result<Cluster, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let daemons = [find("slurmctld")?, find("slurmd")?];

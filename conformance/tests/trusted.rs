@@ -60,7 +60,7 @@ fn endpoint(
     let around = Wrappers { faults, ..Wrappers::default() };
     let now: weft_link::wrap::Clock = Rc::new(move || time.now());
     let link = around.around(open(name, end, me)?, &now)?;
-    // As the guide says: as much as a receiver's ring holds.
+    // The credit is what the guide says: as much as a receiver's ring holds.
     let (eager_credit, pull_depth) = (64 << 10, 1);
     let config = Config { reliability, eager_credit, pull_depth, ..Config::default() };
     Ok(Endpoint::with_links(config, me, clock, vec![link]))

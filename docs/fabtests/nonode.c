@@ -1,9 +1,9 @@
 /* Loaded before libfabric (LD_PRELOAD), for ubertest.
  *
- * It asks fi_getinfo for an interface by the host's name and a port, and then exchanges the
- * endpoints' names over a socket of its own. weft's endpoints have no ports: they are found by the
- * exchanged names alone. And it divides a buffer by rounded weights, which sum up to the right
- * length for up to four pieces only: sixteen bytes in eight become seventeen. */
+ * The program ubertest asks fi_getinfo for an interface by the host's name and a port, and then
+ * exchanges the endpoints' names over a socket of its own. weft's endpoints have no ports: they are
+ * found by the exchanged names alone. And it divides a buffer by rounded weights, which sum up to
+ * the right length for up to four pieces only: sixteen bytes in eight become seventeen. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <rdma/fabric.h>

@@ -342,8 +342,8 @@ mx_return_t mx_wait(mx_endpoint_t endpoint, mx_request_t *request, uint32_t time
                     mx_status_t *status, uint32_t *result);
 
 /*
- * The same for the oldest request that has completed and whose match bits match. Its handle is of
- * no use afterwards.
+ * Stores the status of the oldest request that has completed and whose match bits match, and frees
+ * that request. Its handle is of no use afterwards.
  */
 mx_return_t mx_test_any(mx_endpoint_t endpoint, uint64_t match_info, uint64_t match_mask,
                         mx_status_t *status, uint32_t *result);

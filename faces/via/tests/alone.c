@@ -124,7 +124,7 @@ static void nics(void)
     MUST(about.MaxVI > 100 && about.MaxCQ > 100 && about.MaxPtags > 100 && about.NativeMTU > 100);
     MUST(about.MaxDescriptorsPerQueue > 1000 && about.MaxCQEntries > 1000);
     MUST(about.MaxDiscriminatorLen == 64 && about.MaxRegisterRegions > 1000);
-    /* The same one twice: other handles, with objects of their own. */
+    /* The interface opens twice: the handles differ, and have objects of their own. */
     CHECK(VipOpenNic("/dev/via_lo", &other));
     CHECK(VipQueryNic(other, &of));
     MUST(of.LocalNicAddress[0] == 127 && other != nic);

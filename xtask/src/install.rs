@@ -378,7 +378,7 @@ pub fn suite() -> Outcome {
     let of = |name: &str| version(name).is_some_and(|v| v.trim() == format!("{name} {VERSION}"));
     check("versions", of("weft") && of("weftd"));
     let provider = prefix.join("lib/weft/libweft-fi.so").display().to_string();
-    // It may find faults of this machine.
+    // The doctor may find faults of this machine.
     let doctor = Command::new(&weft).args(["doctor", "--mpi"]).output();
     let seen = doctor.is_ok_and(|d| String::from_utf8_lossy(&d.stdout).contains(&provider));
     check("the provider is found", seen);

@@ -72,7 +72,8 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         if self.is_own {
-            // It stays if it cannot be removed: services then wait for somebody to start them.
+            // The file stays if it cannot be removed: services then wait for somebody to start
+            // them.
             let _ = std::fs::remove_file(POLICY);
         }
     }

@@ -96,7 +96,7 @@ fn uses(
     checks.check(&format!("{what}: two ranks"), ranks.contains("WEFT_LINK"));
     let asp = said(&["run", "-n", "4", "weft", "app", "asp", "--nodes", "64", "--check"]);
     checks.check(&format!("{what}: an application on four ranks"), !asp.is_empty());
-    // It may find faults of this machine, and then fails.
+    // The doctor may find faults of this machine, and then fails.
     let doctor = command(&["doctor", "--mpi"]).output();
     let found = doctor.is_ok_and(|d| String::from_utf8_lossy(&d.stdout).contains(provider));
     checks.check(&format!("{what}: doctor finds the provider"), found);

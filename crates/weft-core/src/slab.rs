@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// Bits of the index in the keys of stored messages, of which there may be very many. Their keys
 /// are short-lived, so that six bits of generation suffice.
 pub const STORED_BITS: u32 = 26;
-/// Bits of the index in other keys.
+/// Bits of the index in the keys of all things but stored messages.
 const INDEX_BITS: u32 = 20;
 const NONE: u32 = u32::MAX;
 /// Number of slots below which no memory is given back.

@@ -57,7 +57,7 @@ pub struct ClusterReport {
     pub watching_bytes: usize,
     /// Most bytes of the hosts and names that a host knows.
     pub table_bytes: usize,
-    /// Bytes of the table that know the hosts; the others know the names.
+    /// Bytes of `table_bytes` that are about hosts; the other bytes are about names.
     pub hosts_bytes: usize,
     /// Events that subscribers were told.
     pub events: u64,

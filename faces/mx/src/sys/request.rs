@@ -9,7 +9,7 @@ use weft_ffi::table::{Key, Table};
 
 /// Most requests of an endpoint.
 const REQUESTS_MAX: usize = 1 << 20;
-/// Number of names of requests that were taken which stay in the queue before it is swept.
+/// Most names of requests already taken that stay in the queue before it is swept.
 const STALE_MAX: usize = 64;
 
 /// The kind of a request.

@@ -228,7 +228,7 @@ impl<N: Blocking, J: Item> Jobs<N, J> {
     /// Does jobs until no rank has one left, with progress meanwhile.
     ///
     /// # Errors
-    /// As [`run`](Jobs::run).
+    /// Returns the errors of [`run`](Jobs::run).
     pub fn run_blocking(&self, work: impl FnMut(J, &Next<'_, N, J>)) -> Result<Done, RankFailure> {
         may_wait(&self.net)?;
         self.net.block_on(self.run(work))

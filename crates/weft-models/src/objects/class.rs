@@ -72,7 +72,7 @@ impl<N: Net, T: Object> Class<N, T> {
     /// Makes a new object. Other ranks get it by its identity ([`Shared::id`], [`Class::get`]).
     ///
     /// # Errors
-    /// As [`open`](Class::open).
+    /// Returns the errors of [`open`](Class::open).
     pub async fn create(
         &self,
         placement: Placement,

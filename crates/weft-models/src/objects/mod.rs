@@ -128,11 +128,11 @@ pub trait Object: Serialize + DeserializeOwned + 'static {
 /// An operation tried as a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read<R> {
-    /// It is a read, and this is its result.
+    /// The operation is a read, and this is its result.
     Value(R),
-    /// It is a read that has to wait until the state is another.
+    /// The operation is a read that has to wait until the state is another.
     Wait,
-    /// It is no read in this state.
+    /// The operation is no read in this state.
     Write,
 }
 

@@ -13,8 +13,8 @@ pub enum OrderError {
         /// The rank that told so.
         by: usize,
     },
-    /// So many members are out of reach, or have ended without a word, that others may go on, or
-    /// have gone on, without this one.
+    /// Members are out of reach, or have ended without a word, and are so many that others may go
+    /// on, or have gone on, without this one.
     NoQuorum {
         /// The ranks that are out of reach or have ended.
         missing: Vec<usize>,

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Safe {
     /// This member has all slots below.
     have: u64,
-    /// The same of the witnesses, as far as they have told.
+    /// Each witness has all slots below, as far as it has told.
     held: BTreeMap<u32, u64>,
 }
 

@@ -60,9 +60,9 @@ const CACHE: usize = 64 << 20;
 /// The way in which an operation uses a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// It reads; several ranks may.
+    /// The operation reads; several ranks may.
     Read,
-    /// It reads and writes; one rank may.
+    /// The operation reads and writes; one rank may.
     Write,
 }
 
@@ -148,7 +148,7 @@ impl<N: Net> Regions<N> {
     /// Makes a region of these items, whose home is this rank. Its length stays.
     ///
     /// # Errors
-    /// It is larger than 256 MiB.
+    /// The region is larger than 256 MiB.
     pub fn create<T: Item>(&self, items: Vec<T>) -> Result<Region<N, T>, RegionError> {
         if items.len().saturating_mul(T::SIZE) > SIZE_MAX {
             let region = RegionId { home: self.inner.net.rank() as u32, number: u64::MAX };

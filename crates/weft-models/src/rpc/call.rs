@@ -32,7 +32,7 @@ struct Deadline {
 
 enum State {
     Running(u32),
-    /// It could not begin.
+    /// The call could not begin.
     Refused(Cause),
     Over,
 }
@@ -126,7 +126,7 @@ impl<N: Blocking> Call<N> {
     /// Waits for the answer, with progress meanwhile.
     ///
     /// # Errors
-    /// As the future's.
+    /// Returns the errors of the future.
     pub fn wait(mut self) -> Result<Vec<u8>, CallError> {
         if let Err(why) = self.inner.net.may_wait() {
             let (rank, method) = (self.to, self.method);

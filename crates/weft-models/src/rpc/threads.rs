@@ -104,7 +104,7 @@ impl Caller {
     /// Calls a method of a rank by the desk, and waits for the answer.
     ///
     /// # Errors
-    /// As [`Call`]; [`Cause::Closed`] if the desk has ended.
+    /// Returns the errors of [`Call`], and [`Cause::Closed`] if the desk has ended.
     pub fn call(&self, to: usize, method: u16, args: &[u8]) -> Result<Vec<u8>, CallError> {
         let slot = Arc::<Slot>::default();
         {

@@ -72,7 +72,8 @@ impl<N: Net, A: Serialize + DeserializeOwned, R: Serialize + DeserializeOwned> M
     /// Calls the method. The call has started when this returns; dropping the future cancels it.
     ///
     /// # Errors
-    /// As [`Call`](super::Call); `Unreadable` if the answer is of another type.
+    /// Returns the errors of [`Call`](super::Call), and `Unreadable` if the answer is of another
+    /// type.
     pub fn call(&self, to: usize, args: &A) -> impl Future<Output = Result<R, CallError>> {
         let (method, started) = (self.number, self.begin(to, args));
         async move { started?.await.and_then(|bytes| read(to, method, &bytes)) }
@@ -94,7 +95,7 @@ impl<N: Blocking, A: Serialize + DeserializeOwned, R: Serialize + DeserializeOwn
     /// Calls the method and waits for the answer.
     ///
     /// # Errors
-    /// As [`call`](Method::call).
+    /// Returns the errors of [`call`](Method::call).
     pub fn call_blocking(&self, to: usize, args: &A) -> Result<R, CallError> {
         let bytes = self.begin(to, args)?.wait()?;
         read(to, self.number, &bytes)

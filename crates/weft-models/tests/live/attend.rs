@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Repeats an operation, with pauses, until the other ranks are done; never waits for them.
 fn repeat(done: &AtomicUsize, what: &str, mut operation: impl FnMut()) {
     let start = Instant::now();
-    // So few that no window is ever full, which would make the rank wait.
+    // The operations are so few that no window is ever full, which would make the rank wait.
     for _ in 0..500 {
         if done.load(Ordering::SeqCst) == RANKS - 1 {
             return;

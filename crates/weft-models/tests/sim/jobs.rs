@@ -142,7 +142,7 @@ fn run__names_the_rank_that_died_and_not_one_that_left_because_of_it() {
         let kept = RefCell::new(Vec::new());
         rpc.serve(1, move |request, _| kept.borrow_mut().push(request));
         match net.rank() {
-            // It learns of the death by a call, and leaves without a word to the others.
+            // Rank 1 learns of the death by a call, and leaves without a word to the others.
             1 => {
                 assert_eq!(rpc.call(3, 1, b"").await.unwrap_err().rank, 3);
                 drop((rpc, jobs));

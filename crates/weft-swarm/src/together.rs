@@ -20,7 +20,7 @@ async fn operations(
 ) -> Result<(), usize> {
     let (me, size) = (net.rank(), net.size());
     for round in 0..40usize {
-        // The same for all ranks.
+        // All ranks have the same random numbers in a round.
         let mut rng = weft_sim::Rng::stream(seed, 900 + round as u64);
         let (kind, root) = (rng.below(3), rng.below(size as u64) as usize);
         let long = [20, 4_000][rng.below(2) as usize];

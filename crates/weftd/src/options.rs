@@ -66,7 +66,7 @@ impl Sharing {
     /// process.
     ///
     /// # Errors
-    /// They may not; the reason.
+    /// The users may not share memory; the reason.
     pub fn may(&self, one: u32, other: u32) -> Result<(), String> {
         let within = |ranges: &[RangeInclusive<u32>]| {
             ranges.iter().any(|r| r.contains(&one) && r.contains(&other))

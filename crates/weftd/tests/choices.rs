@@ -210,7 +210,7 @@ fn multicast__a_member_that_dies_ends_the_group_with_its_name() {
     let agents: Vec<Served> = (0..3).map(|_| Served::start("")).collect();
     let mut members = members(&agents, &by_agent());
     go_over(&members, 0, Tree::Chain);
-    // As if it were killed: its rings and sockets close without a message.
+    // The last member ends as if it were killed: its rings and sockets close without a message.
     drop(members.pop());
     let ranks = all(&members);
     until(&ranks, || members.iter().all(|m| m.group.failed().is_some()));

@@ -960,7 +960,8 @@ fn group__a_slow_member_is_named_and_put_out() {
     let mut sender = Member::join(&agents[0], "slow:1", &options);
     let mut slow = Member::join(&agents[1], "slow:2", &GroupOptions::default());
     sender.until_there(1);
-    // It takes as many as its window and the memory for it hold, and none after that.
+    // The slow member takes as many messages as its window and the memory for it hold, and none
+    // after that.
     let mut why = String::new();
     until("it holds up the sender", || match sender.group.send(To::All, b"x", Duration::ZERO) {
         Ok(_) => false,
@@ -1209,7 +1210,8 @@ fn parted(host: &hosts::Host, key: &Path, step: &std::sync::Barrier) -> bool {
     until("each is alone", || agent.ups() == 1);
     let mut names = agent.names();
     until("it is granted", || names.claim(&spec("boss", 1).unique()).is_ok());
-    // It has a later number than the other claim of this host: where it is known, both are.
+    // The second claim has a later number than the other claim of this host: where it is known,
+    // both are.
     names.claim(&spec("side", 1)).unwrap();
     step.wait();
     if host.side == 0 {

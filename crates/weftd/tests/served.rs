@@ -138,7 +138,7 @@ fn agent__a_rank_that_ends_gives_its_seat_back_and_its_peers_learn_of_it() {
         pass(&a, to_b, &b, round, b"here");
         let why = refusal(there.try_rank(1));
         assert!(why.contains("seats are taken"), "{why}");
-        // As if it were killed: no message is sent, the system closes its socket.
+        // Rank `b` ends as if it were killed: no message is sent, the system closes its socket.
         drop(b);
         let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
         until(&[&a], || waiting.is_done());

@@ -31,7 +31,7 @@ fn verify(unit: &str) -> Option<String> {
     std::fs::remove_dir_all(&folder).unwrap();
     let output = output.ok()?;
     let said = String::from_utf8_lossy(&output.stderr);
-    // It may report faults of other units of this machine, too.
+    // The check may report faults of other units of this machine, too.
     let of_ours: Vec<&str> = said.lines().filter(|line| line.contains("weftd")).collect();
     Some(of_ours.join("\n"))
 }

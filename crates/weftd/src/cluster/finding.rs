@@ -12,7 +12,7 @@ use weft_core::Instant;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 192, 71, 17);
 /// Time between two calls of an agent that knows no other, at first.
 const CALL: Duration = Duration::from_secs(1);
-/// The same of one that is not alone: two parts of a cluster find each other so.
+/// Time between two calls of an agent that knows others: two parts of a cluster find each other so.
 const CALL_RARELY: Duration = Duration::from_secs(30);
 /// Times between two look-ups of names and files, at first and later.
 const LOOK_UP: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(30)];

@@ -49,7 +49,7 @@ pub struct Mail {
     unread: Unread,
     /// Ends of messages that the agents of their senders do not know.
     owed: BTreeMap<HostId, Vec<End>>,
-    /// Those that are under way, by message.
+    /// Ends that are under way, by message.
     owed_of: BTreeMap<u64, (HostId, Vec<End>)>,
     owed_at: Option<Instant>,
 }

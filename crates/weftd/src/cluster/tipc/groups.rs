@@ -49,7 +49,7 @@ impl Group {
 
 /// The outcome of a message to a group.
 pub enum Cast {
-    /// It is sent.
+    /// The message is sent.
     Sent(u32),
     /// The program waits.
     Waits,

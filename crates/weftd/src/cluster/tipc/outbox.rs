@@ -27,7 +27,7 @@ pub struct Outbox {
     last: Option<Vec<u8>>,
     /// The program has closed the socket.
     is_closed: bool,
-    /// It did so before it had read all that the kernel had.
+    /// The program has closed the socket before it had read all that the kernel had.
     was_reset: bool,
     /// The end follows what waits.
     is_ending: bool,

@@ -24,7 +24,7 @@ const MOST: usize = 1024;
 /// A subscription.
 pub struct Watching {
     pub id: SubscriptionId,
-    /// As the program sent it.
+    /// The bytes of the subscription, as the program sent them.
     bytes: [u8; SUBSCRIPTION],
     is_swapped: bool,
 }

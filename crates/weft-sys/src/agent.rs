@@ -26,17 +26,18 @@ pub enum Kind {
 /// Checks that an agent at a name may be believed: root or this user runs it.
 ///
 /// # Errors
-/// It may not; the text tells people why.
+/// The agent may not be believed; the text tells people why.
 pub fn check(peer: Peer) -> Result<(), String> {
     peer.is_trusted()
 }
 
-/// As [`check`], for what gives the agent no secret and no descriptor of the program. A user
-/// namespace may have no number for the agent's user; then the path decides, as in a container the
-/// maker of its mounts has put the socket there. An abstract name proves nothing.
+/// Checks that an agent at a name may be believed, for calls that give the agent no secret and no
+/// descriptor of the program; see [`check`] for others. A user namespace may have no number for the
+/// agent's user; then the path decides, as in a container the maker of its mounts has put the
+/// socket there. An abstract name proves nothing.
 ///
 /// # Errors
-/// It may not; the text tells people why.
+/// The agent may not be believed; the text tells people why.
 pub fn check_at(name: &str, peer: Peer) -> Result<(), String> {
     match user::unknown() == Some(peer.uid) && !name.starts_with('@') {
         true => Ok(()),
@@ -75,17 +76,18 @@ pub fn connect_to(name: &str, kind: Kind) -> io::Result<(OwnedFd, Peer)> {
 /// Connects to a socket of an agent, and checks the agent's user by [`check`].
 ///
 /// # Errors
-/// As of [`connect_to`]; `PermissionDenied`: another user listens there, and the text says which.
+/// Returns the errors of [`connect_to`], and `PermissionDenied` if another user listens there; the
+/// text says which user.
 pub fn reach(name: &str, kind: Kind) -> io::Result<(OwnedFd, Peer)> {
     let (socket, peer) = connect_to(name, kind)?;
     check(peer).map_err(distrust)?;
     Ok((socket, peer))
 }
 
-/// As [`reach`], by [`check_at`].
+/// Connects to a socket of an agent, and checks the agent's user by [`check_at`].
 ///
 /// # Errors
-/// As of [`reach`].
+/// Returns the errors of [`reach`].
 pub fn reach_at(name: &str, kind: Kind) -> io::Result<(OwnedFd, Peer)> {
     let (socket, peer) = connect_to(name, kind)?;
     check_at(name, peer).map_err(distrust)?;

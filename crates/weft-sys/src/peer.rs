@@ -17,7 +17,7 @@ impl Peer {
     /// Returns the process at the other end of a socket.
     ///
     /// # Errors
-    /// It is no connected Unix socket.
+    /// The descriptor is no connected Unix socket.
     pub fn of(socket: impl AsFd) -> io::Result<Peer> {
         sys::peer(socket.as_fd())
     }
@@ -33,7 +33,7 @@ impl Peer {
     /// Checks that this process may believe it: it is of this process's user, or of root.
     ///
     /// # Errors
-    /// As of [`Peer::is_own`].
+    /// Returns the errors of [`Peer::is_own`].
     pub fn is_trusted(self) -> Result<(), String> {
         user::trusts(self.uid)
     }

@@ -43,12 +43,12 @@ pub fn now_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// The same in seconds, not exact.
+/// The time of a clock that never steps back, in seconds, not exact.
 pub fn second() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE).tv_sec as u64
 }
 
-/// The same in milliseconds.
+/// The time of a clock that never steps back, in milliseconds.
 pub fn milliseconds() -> u64 {
     now_ns() / 1_000_000
 }

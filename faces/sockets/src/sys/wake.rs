@@ -70,7 +70,8 @@ pub fn learn_vain(luck: &AtomicU32) {
     known.store(luck);
 }
 
-/// The same, where tries become rarer by at most so many doublings.
+/// True if looking has paid, or is to be tried again. Tries become rarer by at most `rarer`
+/// doublings.
 pub fn is_lucky_again(luck: &AtomicU32, rarer: u32) -> bool {
     let mut known = Luck::of(luck);
     if known.luck > 0 {
@@ -155,7 +156,8 @@ pub fn times(slot: &Slot) -> u64 {
 pub enum Look {
     /// The condition holds.
     Found,
-    /// It holds, but another thread had this processor meanwhile: a sleep would have been better.
+    /// The condition holds, but another thread had this processor meanwhile: a sleep would have
+    /// been better.
     Late,
     /// The time is over.
     Nothing,
@@ -181,8 +183,9 @@ pub fn spin_for(looks: u32, times: u64, done: impl Fn() -> bool) -> Look {
     Look::Nothing
 }
 
-/// The same, and learns if it pays. True if the condition holds. Else signals stay held back, if
-/// handlers of the kind `ends` (see `signals`) are there, until the caller is about to sleep.
+/// Looks until the condition holds, or for a time, as [`spin_for`] does, and learns if looks pay.
+/// True if the condition holds. Else signals stay held back, if handlers of the kind `ends` (see
+/// `signals`) are there, until the caller is about to sleep.
 pub fn spin(
     luck: &AtomicU32,
     looks: u32,
@@ -190,7 +193,7 @@ pub fn spin(
     (ends, held): (u32, &mut Option<Held>),
     done: impl Fn() -> bool,
 ) -> bool {
-    // Those of a look before are let go first: their set is the thread's.
+    // Signals of a look before are let go first: their set is the thread's.
     *held = None;
     *held = signals::hold(ends);
     let look = spin_for(looks, times, done);

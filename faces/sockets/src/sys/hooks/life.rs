@@ -22,7 +22,7 @@ pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) {
 /// connect(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     if tipc::is(fd) {
@@ -48,9 +48,9 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, to: *const sockaddr, len: soc
         && (table::is_tcp(fd) || tcp::is_tcp(fd))
     {
         match table::connection(fd) {
-            // It is asked for again, or was put into an epoll set before.
+            // The connection is asked for again, or was put into an epoll set before.
             Some(one) if one.slot.is_plain() => {}
-            // It was disconnected, and connects again.
+            // The socket was disconnected, and connects again.
             Some(_) => table::begin(fd).iter().for_each(stay_tcp),
             None => drop(table::begin(fd)),
         }
@@ -68,7 +68,7 @@ fn accepted(listener: c_int, fd: c_int) -> c_int {
             false => table::forget(fd),
         }
         if !is_known && table::connection(fd).is_some() {
-            // It was made before this program was started, or elsewhere.
+            // The listener was made before this program was started, or elsewhere.
             table::begin_tcp(listener);
         }
         real::set_errno(was);
@@ -79,7 +79,7 @@ fn accepted(listener: c_int, fd: c_int) -> c_int {
 /// accept(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn accept(
     fd: c_int,
@@ -93,7 +93,7 @@ pub unsafe extern "C-unwind" fn accept(
 /// accept4(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn accept4(
     fd: c_int,
@@ -168,7 +168,7 @@ fn closed(ended: Ended) {
 /// close(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if line::is_own(fd) {
@@ -184,7 +184,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 /// close(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
     // SAFETY: the caller's argument.
@@ -194,7 +194,7 @@ pub unsafe extern "C-unwind" fn __close(fd: c_int) -> c_int {
 /// close_range(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
@@ -226,7 +226,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
 /// dup2(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __dup2(from: c_int, to: c_int) -> c_int {
     // SAFETY: the caller's arguments.
@@ -236,7 +236,7 @@ pub unsafe extern "C-unwind" fn __dup2(from: c_int, to: c_int) -> c_int {
 /// connect(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the caller's arguments.
@@ -246,7 +246,7 @@ pub unsafe extern "C-unwind" fn __connect(fd: c_int, to: *const sockaddr, len: s
 /// fcntl(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, arg: c_long) -> c_int {
     // SAFETY: the caller's arguments.
@@ -256,7 +256,7 @@ pub unsafe extern "C-unwind" fn __fcntl(fd: c_int, command: c_int, arg: c_long) 
 /// closefrom(3).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     // SAFETY: the caller's argument.
@@ -281,7 +281,7 @@ fn copied(from: c_int, to: c_int) -> c_int {
 /// dup(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     // SAFETY: the caller's argument.
@@ -301,7 +301,7 @@ fn replaces(from: c_int, to: c_int) -> Ended {
 /// dup2(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
     let ended = replaces(from, to);
@@ -318,7 +318,7 @@ pub unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
 /// dup3(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     let ended = replaces(from, to);
@@ -331,7 +331,7 @@ pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_
 /// fcntl(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, arg: c_long) -> c_int {
     // SAFETY: the caller's arguments.
@@ -359,7 +359,7 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, arg: c_long) ->
 /// fcntl(2), as programs with large files call it.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, arg: c_long) -> c_int {
     // SAFETY: the caller's arguments.
@@ -401,7 +401,7 @@ fn changes_mode(one: &Connection, is_nonblocking: bool) {
 /// ioctl(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int {
     if tipc::is(fd) {
@@ -444,7 +444,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_v
 /// sockatmark(3), for which the C library asks the kernel past this library.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn sockatmark(fd: c_int) -> c_int {
     let mut mark: c_int = 0;
@@ -458,7 +458,7 @@ pub unsafe extern "C-unwind" fn sockatmark(fd: c_int) -> c_int {
 /// shutdown(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if tipc::is(fd) {
@@ -487,7 +487,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// setsockopt(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
@@ -556,7 +556,7 @@ fn has_set(fd: c_int, level: c_int, name: c_int) {
 /// getsockopt(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
@@ -572,7 +572,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
         }
     }
     if level == libc::IPPROTO_TCP && name == libc::TCP_ZEROCOPY_RECEIVE {
-        // It reads bytes.
+        // TCP_ZEROCOPY_RECEIVE reads bytes.
         table::connection(fd).iter().for_each(stay_tcp);
     }
     // SAFETY: the caller's arguments.
@@ -596,7 +596,7 @@ pub unsafe extern "C-unwind" fn getsockopt(
 /// fdopen(3): the C library reads and writes its streams past this library.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     if let Some(one) = table::connection(fd) {
@@ -610,7 +610,7 @@ pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut F
     let file = unsafe { real::fdopen(fd, mode) };
     if let Some(one) = table::connection(fd).filter(|_| !file.is_null()) {
         why::note(one.at, one.slot, Why::Printed);
-        // It is closed past this library, too.
+        // The stream closes its descriptor past this library, too.
         table::forget(fd);
     }
     file

@@ -12,7 +12,7 @@ extern "C" {
 /// read(2) of programs built with checks.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
@@ -33,7 +33,7 @@ pub unsafe extern "C-unwind" fn __read_chk(
 /// recv(2) of programs built with checks.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
@@ -55,7 +55,7 @@ pub unsafe extern "C-unwind" fn __recv_chk(
 /// recvfrom(2) of programs built with checks.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
 /// read(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
@@ -89,7 +89,7 @@ pub unsafe extern "C-unwind" fn __read(fd: c_int, buf: *mut c_void, len: size_t)
 /// write(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
@@ -99,7 +99,7 @@ pub unsafe extern "C-unwind" fn __write(fd: c_int, buf: *const c_void, len: size
 /// send(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __send(
     fd: c_int,

@@ -15,7 +15,7 @@ fn flags_of(flags: c_int) -> c_int {
 /// preadv2(2): a socket is read where the place is -1.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn preadv2(
     fd: c_int,
@@ -37,7 +37,7 @@ pub unsafe extern "C-unwind" fn preadv2(
 /// preadv2(2), as programs with large files call it.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn preadv64v2(
     fd: c_int,
@@ -53,7 +53,7 @@ pub unsafe extern "C-unwind" fn preadv64v2(
 /// pwritev2(2): a socket is written where the place is -1.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn pwritev2(
     fd: c_int,
@@ -75,7 +75,7 @@ pub unsafe extern "C-unwind" fn pwritev2(
 /// pwritev2(2), as programs with large files call it.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn pwritev64v2(
     fd: c_int,

@@ -230,7 +230,7 @@ macro_rules! found {
             #[doc = $doc]
             ///
             /// # Safety
-            /// As the loader's.
+            /// The caller keeps the rules of the loader's function.
             #[no_mangle]
             #[unsafe(naked)]
             pub unsafe extern "C" fn $name() {

@@ -7,7 +7,7 @@ use libc::{c_int, sockaddr, socklen_t};
 /// socket(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     match tipc::socket(domain, kind, protocol) {
@@ -26,7 +26,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 /// bind(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the caller's arguments.
@@ -41,7 +41,7 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, at: *const sockaddr, len: sockle
 /// listen(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     if tipc::is(fd) {
@@ -54,7 +54,7 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// getsockname(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn getsockname(
     fd: c_int,
@@ -73,7 +73,7 @@ pub unsafe extern "C-unwind" fn getsockname(
 /// getpeername(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn getpeername(
     fd: c_int,

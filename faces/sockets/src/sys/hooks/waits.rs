@@ -73,7 +73,7 @@ unsafe fn run_poll(
 /// poll(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller's arguments.
@@ -85,7 +85,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, n: nfds_t, timeout: c_int
 /// poll(2) of programs built with checks.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut pollfd,
@@ -108,7 +108,7 @@ pub unsafe extern "C-unwind" fn __poll_chk(
 /// poll(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __poll(fds: *mut pollfd, n: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller's arguments.
@@ -118,7 +118,7 @@ pub unsafe extern "C-unwind" fn __poll(fds: *mut pollfd, n: nfds_t, timeout: c_i
 /// ppoll(2) of programs built with checks.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,
@@ -142,7 +142,7 @@ pub unsafe extern "C-unwind" fn __ppoll_chk(
 /// select(2) under its other name.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn __select(
     n: c_int,
@@ -183,7 +183,7 @@ static NO_TIME: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 /// ppoll(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
@@ -198,7 +198,7 @@ pub unsafe extern "C-unwind" fn ppoll(
 /// ppoll(2), whose sleep is this call.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 pub(super) unsafe fn ppoll_by(
     fds: *mut pollfd,
     n: nfds_t,
@@ -372,7 +372,7 @@ fn is_ready(n: c_int, sets: [*mut fd_set; 3]) -> bool {
 /// select(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn select(
     n: c_int,
@@ -400,7 +400,7 @@ pub unsafe extern "C-unwind" fn select(
 /// pselect(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn pselect(
     n: c_int,
@@ -418,7 +418,7 @@ pub unsafe extern "C-unwind" fn pselect(
 /// pselect(2), whose sleep is this call.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 pub(super) unsafe fn pselect_by(
     n: c_int,
     sets: [*mut fd_set; 3],
@@ -427,7 +427,7 @@ pub(super) unsafe fn pselect_by(
 ) -> c_int {
     let [read, write, except] = sets;
     let call = |now: bool| match now {
-        // As in ppoll.
+        // The look takes no mask: see `ppoll_by`.
         // SAFETY: the caller's sets.
         true => unsafe { real::pselect(n, read, write, except, &NO_TIME, std::ptr::null()) },
         false => sleep(),
@@ -449,7 +449,7 @@ fn made(fd: c_int) -> c_int {
 /// epoll_create(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: the caller's argument.
@@ -459,7 +459,7 @@ pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
 /// epoll_create1(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: the caller's argument.
@@ -469,7 +469,7 @@ pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
 /// epoll_ctl(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn epoll_ctl(
     set: c_int,
@@ -515,7 +515,7 @@ fn run_wait(
 /// epoll_wait(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn epoll_wait(
     set: c_int,
@@ -532,7 +532,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
 /// epoll_pwait(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn epoll_pwait(
     set: c_int,
@@ -542,7 +542,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     run_wait(set, events, n, timeout == 0, |events, n, now| match now {
-        // As in ppoll.
+        // The look takes no mask: see `ppoll_by`.
         // SAFETY: room for so many events.
         true => unsafe { real::epoll_wait(set, events, n, 0) },
         // SAFETY: as above.
@@ -553,7 +553,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
 /// epoll_pwait2(2).
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 #[no_mangle]
 pub unsafe extern "C-unwind" fn epoll_pwait2(
     set: c_int,
@@ -571,7 +571,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
 /// epoll_pwait2(2), whose sleep is this call, for so many events at this place.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller keeps the rules of the C library's function.
 pub(super) unsafe fn epoll_pwait2_by(
     set: c_int,
     events: *mut epoll_event,
@@ -582,7 +582,7 @@ pub(super) unsafe fn epoll_pwait2_by(
     // SAFETY: the caller's time.
     let Some(time) = (unsafe { time_of(timeout) }) else { return sleep(events, n) };
     run_wait(set, events, n, time.is_some_and(is_none), |events, n, now| match now {
-        // As in ppoll.
+        // The look takes no mask: see `ppoll_by`.
         // SAFETY: room for so many events.
         true => unsafe { real::epoll_wait(set, events, n, 0) },
         false => sleep(events, n),

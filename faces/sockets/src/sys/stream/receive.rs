@@ -29,7 +29,7 @@ fn by_kernel(fd: c_int, parts: &Parts<'_>, skip: usize, most: usize, flags: c_in
 
 /// The result of one step of a receive.
 enum Step {
-    /// It ends with this result of the kernel.
+    /// The receive ends with this result of the kernel.
     End(isize),
     /// There are more bytes now; or another look is needed.
     Again,
@@ -52,7 +52,7 @@ struct Receive<'a> {
 /// The next thing to do where nothing is in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// It is not known yet.
+    /// Nobody knows it yet.
     New,
     /// To look at what TCP has.
     Tcp,

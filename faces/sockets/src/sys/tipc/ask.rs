@@ -34,7 +34,7 @@ fn take() -> Option<c_int> {
         if PROCESS.load(Ordering::Relaxed) == process() {
             return Some(fd);
         }
-        // It is the parent's.
+        // The descriptor is the parent's.
         close(fd);
     }
     line::reach(END)

@@ -155,7 +155,7 @@ pub unsafe fn receive(
 /// Receives bytes of a stream.
 ///
 /// # Safety
-/// As for `receive`.
+/// The caller keeps the rules of `receive`.
 unsafe fn receive_bytes(
     fd: c_int,
     parts: &[iovec],

@@ -69,7 +69,7 @@ enum What {
         /// The rank that makes no progress after half of them, while the others go on without it
         #[arg(long)]
         still: usize,
-        /// It goes on when this file is there
+        /// The rank goes on when this file is there
         #[arg(long)]
         until: PathBuf,
     },

@@ -45,7 +45,7 @@ fn open(names: &[String], key: &JobKey) -> Result<(ShmLink, PeerInfo), String> {
     let link = link.map_err(|e| e.to_string())?;
     let mut address = Address { endpoint, ..Address::default() };
     link.advertise(&mut address);
-    // As seen from another network namespace.
+    // The address is as seen from another network namespace.
     address.host ^= 1;
     Ok((link, PeerInfo { peer: PEER, session: 0, endpoint, address }))
 }

@@ -318,7 +318,7 @@ fn mpi_env__a_program_runs_by_its_launcher_alone() {
             shell.arg(launcher.with_file_name("python")).args([link, &program]);
             shell.stdin(Stdio::null()).env("SHELL", "sh").env_remove("WEFT_KEY");
             shell.env("XDG_CONFIG_HOME", scratch("config")).env("XDG_CACHE_HOME", scratch("cache"));
-            // As the options of `weft mpi` do.
+            // The variables do what the options of `weft mpi` do.
             shell.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
             let (done, out, err) = output(&mut shell);
             let name = launcher.display();

@@ -23,7 +23,7 @@ const RANKS: u32 = 4;
 /// The most that the time of four ranks may be of that of one: 1.5 times the speed.
 const MOST: f64 = 0.667;
 
-/// Those that have a form over MPI: `apps.c`.
+/// Programs that have a form over MPI: `apps.c`.
 const OVER_MPI: [&str; 3] = ["asp", "qr", "sor"];
 /// The compiler's options: those of a release, without contraction, which changes bits.
 const OPTIONS: [&str; 3] = ["-O3", "-ffp-contract=off", "-lm"];

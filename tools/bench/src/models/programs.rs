@@ -51,7 +51,7 @@ const WIDE: [Program; 4] = [
     wide("SOR, 12288 columns", &["--size", "192x12288", "--iterations", "100", "--tolerance", "0"]),
 ];
 
-/// Those that broadcast much.
+/// Programs that broadcast much.
 const CASTING: [Program; 3] = [PROGRAMS[0], PROGRAMS[3], PROGRAMS[6]];
 
 impl Program {

@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// Connections that were used, and are idle.
 struct Crowd {
-    /// Those that share memory.
+    /// Connections that share memory.
     joined: u64,
     /// KiB of memory of both ends, and of these the ones that are not of files: pages of programs
     /// come and go with other processes of the same program.

@@ -1,4 +1,4 @@
-//! The same programs on two hosts of a lab, which have no agents.
+//! Programs over sockets on two hosts of a lab, which have no agents.
 
 use super::{output, rate_of_iperf3, words_of, Line, Process, Run, Way, START};
 use crate::names::cluster::Hosts;
@@ -58,7 +58,7 @@ impl Two {
         loop {
             let said = output(self.command(way, 0, "iperf3", &words)?);
             match said.and_then(|report| rate_of_iperf3(&report)) {
-                // It does not listen yet.
+                // The server does not listen yet.
                 Err(_) if Instant::now() < end && server.0.try_wait()?.is_none() => {}
                 figure => return figure,
             }

@@ -38,7 +38,7 @@ pub enum Handling {
 pub enum Outgoing {
     /// Their pages are pinned while they are sent.
     Registered,
-    /// They are copied to a buffer.
+    /// The data are copied to a buffer.
     Buffered,
     /// Copied below 2 KiB, otherwise registered.
     Both,

@@ -68,7 +68,7 @@ impl<'a> Lines<'a> {
     /// `comment` sign begins.
     ///
     /// # Errors
-    /// Those of [`Lines::next_line`].
+    /// Returns the errors of [`Lines::next_line`].
     pub fn next_content(&mut self, comment: char) -> Result<Option<(u64, String)>, ReadError> {
         while let Some((line, text)) = self.next_line()? {
             let content = text.split(comment).next().unwrap_or_default().trim();

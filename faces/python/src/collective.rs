@@ -74,7 +74,7 @@ impl Numbers {
 /// Returns the type of a buffer's numbers as a letter of standard size.
 ///
 /// # Errors
-/// It is no type of numbers that can be combined.
+/// The type is none of numbers that can be combined.
 fn kind_of(memory: &Export) -> Result<char, Fault> {
     let format = memory.format();
     let native = if cfg!(target_endian = "little") { '<' } else { '>' };

@@ -188,10 +188,11 @@ impl Gate {
         result
     }
 
-    /// As [`with`](Self::with), for work that may take long: other threads of Python run.
+    /// Calls `f` under the lock as [`with`](Self::with) does, for work that may take long: other
+    /// threads of Python run meanwhile.
     ///
     /// # Errors
-    /// As `with`.
+    /// Returns the errors of `with`.
     pub fn long<T: Send>(
         &self,
         py: Python<'_>,
@@ -419,7 +420,7 @@ impl Gate {
         }
         state.ending = true;
         while state.leader {
-            // It sleeps on a descriptor of the job.
+            // The leader sleeps on a descriptor of the job.
             if let (true, Some(job)) = (state.asleep, &mut state.job) {
                 job.get().endpoint().rearm(true);
             }

@@ -337,7 +337,8 @@ impl PyGroup {
         self.combine(py, numbers, op, Some(root))
     }
 
-    /// As `reduce`; all ranks get the result.
+    /// Combines the numbers of all ranks, position by position, as `reduce` does; all ranks get the
+    /// result.
     #[pyo3(signature = (values, op="sum", *, into=None))]
     fn allreduce(
         &self,

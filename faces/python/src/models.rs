@@ -143,7 +143,7 @@ impl Models {
     /// Makes a region of zeroes; returns its key.
     ///
     /// # Errors
-    /// It is too large.
+    /// The region is too large.
     pub fn create(&mut self, bytes: usize) -> Result<u64, Fault> {
         let region = self.regions().create(vec![0u8; bytes])?;
         let key = self.key();
@@ -168,7 +168,7 @@ impl Models {
     /// Returns the name and the length of a region.
     ///
     /// # Errors
-    /// It is not mapped.
+    /// The region is not mapped.
     pub fn shape(&self, key: u64) -> Result<(RegionId, usize), Fault> {
         self.region(key).map(|region| (region.id(), region.len()))
     }
@@ -272,7 +272,7 @@ impl Models {
     /// Deletes a region.
     ///
     /// # Errors
-    /// It is not mapped.
+    /// The region is not mapped.
     pub fn delete(
         &mut self,
         key: u64,
@@ -362,7 +362,7 @@ impl Models {
     /// Sends a packet to all other members of a multicast group.
     ///
     /// # Errors
-    /// As [`Net::try_multicast`].
+    /// Returns the errors of [`Net::try_multicast`].
     pub fn multicast(
         &self,
         key: u64,
@@ -477,7 +477,7 @@ impl Models {
         let mut taken = Vec::new();
         {
             let mut records = queue.records.borrow_mut();
-            // Those of ranks that have begun the next run stay.
+            // Records of ranks that have begun the next run stay.
             let mut later = VecDeque::new();
             while taken.len() < most {
                 match records.pop_back() {
@@ -515,8 +515,8 @@ impl Models {
 /// A wish for a region's copy.
 #[derive(Clone, Copy, Debug)]
 pub enum Advice {
-    /// It will be used so.
+    /// The copy will be used so.
     Prefetch(Access),
-    /// It goes back to the home.
+    /// The copy goes back to the home.
     Flush,
 }

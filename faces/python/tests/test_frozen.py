@@ -228,7 +228,7 @@ def test_no_false_alarm(job, kind, at):
 def test_read_that_changes_a_part_is_told_and_undone(job, kind, at):
     thing = job.share(kind, f"{kind.__name__} that is spoilt at {at}", at=at)
     thing.put("first")
-    # As no other object of the class: reads of a rank are counted for all of them.
+    # The counts start anew: reads of a rank are counted for all objects of the class.
     kind.__weft_methods__["spoils"].turns[1].__init__()
     for _ in range(2):
         with pytest.raises(weft.OperationError, match="spoils of .* was undone: .*weft.writes"):

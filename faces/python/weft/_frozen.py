@@ -204,7 +204,7 @@ def _image_of(state):
     try:
         return _Image(state)
     except Exception:
-        # It cannot be pickled, or is too long.
+        # The state cannot be pickled, or is too long.
         return None
 
 

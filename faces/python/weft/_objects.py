@@ -44,7 +44,7 @@ class _Method:
         self.__doc__ = function.__doc__
 
     def __get__(self, instance, kind=None):
-        """As a plain method: a base class need not be decorated itself."""
+        """Returns a plain method: a base class need not be decorated itself."""
         return self.function if instance is None else types.MethodType(self.function, instance)
 
 
@@ -501,7 +501,7 @@ def _runtime():
 
 def share(job, kind, name, args, kwargs, at):
     """`Job.share`."""
-    # It keeps the job, so that no other gets its number.
+    # The runtime keeps the job, so that no other job gets its number.
     runtime = _runtimes.get(id(job)) or _Runtime(job)
     return runtime.share(kind, name, args, kwargs, at)
 

@@ -29,9 +29,9 @@ pub type Failure = Rc<RefCell<Option<PyErr>>>;
 
 /// The arguments of an operation.
 pub enum Arguments {
-    /// Those of a call of this rank; an exception that their pickling has raised.
+    /// Arguments of a call of this rank; an exception that their pickling has raised.
     Given { args: Py<PyTuple>, names: Py<PyDict>, failure: Failure },
-    /// Those that came: a tuple, or a pickle of a tuple and a dictionary.
+    /// Arguments that came from another rank: a tuple, or a pickle of a tuple and a dictionary.
     Came(Vec<u8>),
 }
 
@@ -88,7 +88,7 @@ pub fn read_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Erro
 /// Returns the bytes of arguments.
 ///
 /// # Errors
-/// They cannot be pickled.
+/// The arguments cannot be pickled.
 pub fn encode_arguments(
     py: Python<'_>,
     args: &Bound<'_, PyTuple>,
@@ -119,7 +119,7 @@ impl Arguments {
     /// they came from another one.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The arguments cannot be read.
     pub fn made<'py>(&self, py: Python<'py>, by_value: bool) -> PyResult<Made<'py>> {
         match self {
             Arguments::Came(bytes) => decode_arguments(py, bytes),
@@ -207,9 +207,9 @@ pub enum Reply {
         /// True if its author waits at another rank, for the object of this name.
         wanted: Option<String>,
     },
-    /// It is kept under this token.
+    /// The result is kept under this token.
     Kept(u64),
-    /// It came from another rank.
+    /// The result came from another rank.
     Came { ok: bool, bytes: Vec<u8> },
     /// Nobody wants it.
     Nothing,

@@ -49,7 +49,7 @@ pub struct Here {
 
 /// The state of an object.
 pub enum State {
-    /// As bytes, before it is an object.
+    /// The state is bytes, before it is an object.
     Saved(Vec<u8>),
     Here(Here),
 }
@@ -71,7 +71,7 @@ struct Call<'py> {
 
 impl Here {
     /// # Errors
-    /// It is no replica of an object.
+    /// The replica is none of an object.
     fn new(replica: &Bound<'_, PyAny>) -> PyResult<Here> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -301,7 +301,7 @@ impl Here {
 
 impl Drop for Here {
     fn drop(&mut self) {
-        // It has moved to another rank, unless the replica has another state already.
+        // The state has moved to another rank, unless the replica has another state already.
         Python::try_attach(|py| {
             let replica = self.replica.bind(py);
             let is_mine = || replica.getattr("number")?.extract::<u64>();

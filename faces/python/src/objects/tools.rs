@@ -116,7 +116,7 @@ impl Tools {
         state: &Bound<'py, PyAny>,
         write: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // As the function `id` has it.
+        // The number is that of the function `id`.
         let (frozen, number) = (self.frozen.bind(state.py()), state.as_ptr() as usize);
         frozen.discard(number)?;
         let result = write();

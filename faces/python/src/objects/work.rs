@@ -55,7 +55,7 @@ impl Holds for Locked<'_, '_> {}
 
 impl Drop for Locked<'_, '_> {
     fn drop(&mut self) {
-        // It fails for those that do not have it.
+        // The release fails for threads that do not have the lock.
         let _released = self.worker.release.bind(self.py).call0();
     }
 }
@@ -116,7 +116,7 @@ impl Worker {
     /// Opens the objects of a job; `runtime` is the object of Python that has the functions.
     ///
     /// # Errors
-    /// It does not have them; the job was left.
+    /// The runtime does not have the functions; the job was left.
     pub fn new(gate: &Arc<Gate>, runtime: &Bound<'_, PyAny>) -> PyResult<Worker> {
         let py = runtime.py();
         let lock = runtime.getattr("lock")?;

@@ -167,7 +167,7 @@ impl World {
             taken.is_made = true;
             if let Some(id) = entry.made {
                 match self.find(entry.key, id).await {
-                    // It was deleted meanwhile, after its name had become free.
+                    // The object was deleted meanwhile, after its name had become free.
                     Err(error) if error.cause == ObjectCause::NoObject => {
                         instead_of = None;
                         continue;
@@ -224,7 +224,7 @@ impl World {
     /// Frees the name of an object; `None` if it has no name any more.
     ///
     /// # Errors
-    /// Those of objects.
+    /// Returns the errors of objects.
     pub async fn free(self: Rc<Self>, name: String, key: Key) -> Result<Option<Entry>, Failed> {
         let registry = self.registry().await?;
         Ok(registry.call(Ask::Free { name, key }).await?)

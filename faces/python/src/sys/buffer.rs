@@ -82,7 +82,7 @@ impl Export {
     /// Exports memory to be written.
     ///
     /// # Errors
-    /// As [`read`](Self::read); or the object is read-only.
+    /// Returns the errors of [`read`](Self::read); or the object is read-only.
     pub fn write(object: &Bound<'_, PyAny>) -> PyResult<Export> {
         let export = Export::read(object)?;
         if export.buffer.readonly() {

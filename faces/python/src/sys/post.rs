@@ -21,7 +21,7 @@ impl Export {
     /// Sends a copy of this memory.
     ///
     /// # Errors
-    /// As [`post_send`](Self::post_send).
+    /// Returns the errors of [`post_send`](Self::post_send).
     pub fn inject(&self, at: &Endpoint, to: PeerId, tag: u64) -> Result<(), Refused> {
         if self.len() == 0 {
             return at.inject(to, tag, &[], None, false);
@@ -44,7 +44,7 @@ impl Export {
     /// Posts the receive of a claimed message into this memory.
     ///
     /// # Errors
-    /// As [`post_recv`](Self::post_recv).
+    /// Returns the errors of [`post_recv`](Self::post_recv).
     pub fn post_claimed(
         &self,
         at: &Endpoint,

@@ -142,7 +142,7 @@ def reads(job):
 
 
 def guards(job):
-    """So does an operation whose guard changes the object, and no replica is another one."""
+    """An operation whose guard changes the object fails, and no replica is another one."""
     error, rule = weft.OperationError, "a guard may change nothing"
     for at in ("replicated", 1):
         book = job.share(Book, f"at {at}", at=at)
@@ -150,7 +150,7 @@ def guards(job):
         here = at == "replicated"
         job.world.barrier()
         if job.rank == 1:
-            # Those at rank 1 alone: the 1st and the 2nd execution of a guard are checked.
+            # Executions at rank 1 alone count: the 1st and the 2nd one of a guard are checked.
             for _ in range(2):
                 # Two operations have this guard.
                 names = "the guard of Book.after_assigns and write_after_assigns of", "'count'"

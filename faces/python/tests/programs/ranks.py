@@ -461,7 +461,7 @@ def adaptive(job):
     if size > 1:
         use_until(tally, tally.get, "now replicated")
     world.barrier()
-    # It moves to and fro while all ranks write, and while one waits.
+    # The object moves to and fro while all ranks write, and while one waits.
     times = 300
     before = world.allreduce(tally.at_least(count) if me == last else 0)
     if me == 0 and size > 1:

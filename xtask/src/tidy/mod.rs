@@ -157,6 +157,7 @@ const RULES: &[(&str, Rule)] = &[
     ("links", text::links),
     ("paths", text::paths),
     ("sentences", sentences::sentences),
+    ("openings", sentences::openings),
     ("functions", code::functions),
     ("files", code::files),
     ("unsafe", code::unsafe_places),

@@ -259,6 +259,11 @@ pub(crate) fn agree_on_times(
     if !given("keepalive_ms") {
         config.keepalive_ms = config.keepalive_ms.min(config.peer_timeout_ms / 4);
     }
+    if !given("rto_max_us") {
+        // Packets go again several times before their silent peer has failed.
+        let often = config.peer_timeout_ms.saturating_mul(1000) / 8;
+        config.rto_max_us = config.rto_max_us.min(often.max(config.rto_min_us));
+    }
     let two = [
         ("KEEPALIVE_MS", config.keepalive_ms, "PEER_TIMEOUT_MS", config.peer_timeout_ms - 1),
         ("RTO_MIN_US", config.rto_min_us, "RTO_MAX_US", config.rto_max_us),
@@ -454,7 +459,7 @@ mod tests {
         assert!(why.contains("WEFT_RTO_MIN_US=2000000 has to be at most 1000000"), "{why}");
         let mut config = Config { peer_timeout_ms: 300, ..usual() };
         agree_on_times(&mut config, &|_| false).unwrap();
-        assert_eq!(config.keepalive_ms, 75);
+        assert_eq!((config.keepalive_ms, config.rto_max_us), (75, 37_500));
     }
 
     #[test]

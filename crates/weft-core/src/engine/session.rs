@@ -16,6 +16,9 @@ use core::time::Duration;
 
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The part of the connect timeout that lies between two HELLOs at most: some still go when an
+/// outage of half of that time is over.
+const TRIES: u32 = 8;
 
 /// Starts opening: the next packet to the peer is a HELLO.
 pub(super) fn open(cfg: &Config, timers: &mut Timers, p: &mut Peer, now: Instant) {
@@ -25,11 +28,17 @@ pub(super) fn open(cfg: &Config, timers: &mut Timers, p: &mut Peer, now: Instant
     timers.arm(p, now + wait);
 }
 
-/// Sends HELLO again after no answer, less and less often.
-pub(super) fn again(p: &mut Peer, now: Instant) {
+/// Sends HELLO again after no answer, less and less often, and looks again when the connect timeout
+/// is over.
+pub(super) fn again(cfg: &Config, p: &mut Peer, now: Instant) {
     if let State::Opening { since, wait, .. } = p.state {
-        let wait = (wait * 2).min(LONGEST_WAIT);
-        p.state = State::Opening { since, next: now + wait, wait };
+        let limit = Duration::from_millis(u64::from(cfg.connect_timeout_ms));
+        let longest = (limit / TRIES).clamp(FIRST_WAIT, LONGEST_WAIT);
+        let wait = (wait * 2).min(longest);
+        let (next, end) = (now + wait, since + limit);
+        // A link that sees the peer's process goes on after that time.
+        let next = if end > now { next.min(end) } else { next };
+        p.state = State::Opening { since, next, wait };
         p.session.hello_due = true;
     }
 }

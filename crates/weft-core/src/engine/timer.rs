@@ -213,7 +213,7 @@ impl Engine {
             return;
         }
         self.warn_slow(peer, waited);
-        session::again(&mut self.peers[peer.0 as usize], now);
+        session::again(&self.cfg, &mut self.peers[peer.0 as usize], now);
         self.wake(now, peer);
     }
 

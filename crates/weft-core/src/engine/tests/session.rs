@@ -234,6 +234,39 @@ fn open__times_out_as_unreachable_after_a_warning() {
 }
 
 #[test]
+fn open__with_a_short_timeout_goes_on_after_an_outage_and_ends_in_time() {
+    let config = Config { connect_timeout_ms: 800, ..Config::default() };
+    let mut net = Net::pair((network(), config.clone()));
+    net.script = Box::new(|_| vec![]);
+    let recv = net.recv(1, None, 7, 100);
+    let send = net.send(0, 1, 7, b"after all");
+    net.run(400);
+    // Two answers are lost after the outage.
+    let mut left = 2;
+    net.script = Box::new(move |f| {
+        let lose = f.kind() == PacketType::Hello && f.from == 1 && left > 0;
+        left -= u32::from(lose);
+        if lose {
+            vec![]
+        } else {
+            vec![DELAY]
+        }
+    });
+    net.wait(&[(0, send), (1, recv)]);
+    assert!(net.nodes[0].failed.is_empty());
+    // No answer at all: the timeout holds.
+    let mut net = Net::pair((network(), config));
+    net.script = Box::new(|_| vec![]);
+    net.send(0, 1, 1, b"x");
+    net.run(900);
+    let [(_, PeerFailure::Unreachable { after_ms })] = net.nodes[0].failed[..] else {
+        panic!("{:?}", net.nodes[0].failed)
+    };
+    assert!((800..810).contains(&after_ms), "{after_ms}");
+    net.assert_clean();
+}
+
+#[test]
 fn packets__of_unknown_sessions_are_dropped_and_counted() {
     let mut net = Net::open((network(), Config::default()));
     let header = forge(&mut net, 0, 1, 0, Packet::Nop(wire::Nop));

@@ -225,7 +225,7 @@ pub(super) struct Entry {
     pub lost: RefCell<Option<RegionCause>>,
     /// Handles of the program.
     pub handles: Cell<usize>,
-    /// The time at which the home was asked for the copy.
+    /// The time at which the home was asked for the copy, by [`Net::boot_time`](crate::net::Net).
     pub asked_at: Cell<Instant>,
 }
 

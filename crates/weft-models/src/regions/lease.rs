@@ -4,15 +4,18 @@
 //! write the regions. The rank may live: it was stopped, or cut off, or only makes no progress. It
 //! must not go on with copies that the home has taken away. So a copy is good for half of that time
 //! after a question which the home has answered; then the rank asks again before it uses one. The
-//! home cannot have given it up meanwhile, since it has heard the question.
+//! home cannot have given it up meanwhile, since it has heard the question. The clock for this goes
+//! on while the host is suspended.
 
 use super::entry::Entry;
 use super::runtime::Inner;
 use super::wire::method;
 use super::RegionCause;
 use crate::net::{Net, RankFailure};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use weft::clock::Moments;
 use weft_core::Instant;
 
 /// The facts that a rank knows about itself and others as holders of copies.
@@ -22,6 +25,10 @@ pub(super) struct Standing {
     pub given_up: BTreeSet<(usize, usize)>,
     /// The times of the last questions to homes that were answered.
     confirmed: BTreeMap<usize, Instant>,
+    /// The time when a copy was last looked at, and the moment since then: it is read again after
+    /// that.
+    looked_at: Cell<Instant>,
+    moments: RefCell<Moments>,
 }
 
 impl<N: Net> Inner<N> {
@@ -39,8 +46,13 @@ impl<N: Net> Inner<N> {
             return false;
         }
         let good = self.net.peer_timeout() / 2;
-        let asked = self.standing.borrow().confirmed.get(&entry.id.home()).copied();
-        asked.is_none_or(|asked| self.net.now().since(asked) > good)
+        let standing = self.standing.borrow();
+        // Each operation looks, at most a moment after the clock was read.
+        if standing.moments.borrow_mut().is_over() || self.net.time_is_virtual() {
+            standing.looked_at.set(self.net.boot_time());
+        }
+        let asked = standing.confirmed.get(&entry.id.home());
+        asked.is_none_or(|&asked| standing.looked_at.get().since(asked) > good)
     }
 
     /// Asks the home of a region if this rank's copies are good still.
@@ -48,7 +60,7 @@ impl<N: Net> Inner<N> {
     /// # Errors
     /// The home has failed, or has given this rank up: all regions of that home are lost here.
     pub async fn confirm(&self, entry: &Rc<Entry>) -> Result<(), RegionCause> {
-        let (home, asked) = (entry.id.home(), self.net.now());
+        let (home, asked) = (entry.id.home(), self.net.boot_time());
         let answer = self.rpc.call(home, method::CONFIRM, &[]).await;
         let cause = match answer {
             Ok(good) if good == [1] => {

@@ -182,15 +182,8 @@ impl<N: Net, T: Item> Region<N, T> {
                 poll_fn(|cx| waits.poll(cx)).await.map_err(|cause| self.error(cause))?;
             }
             let held = Held { inner, entry, access };
-            // Where time is real, the copy is looked at no more often than the network.
-            let mut looks = inner.net.time_is_virtual();
-            poll_fn(|cx| {
-                let attended = inner.net.poll_attend(cx);
-                looks |= attended.is_pending();
-                attended
-            })
-            .await;
-            if !looks || !inner.is_doubtful(entry) {
+            poll_fn(|cx| inner.net.poll_attend(cx)).await;
+            if !inner.is_doubtful(entry) {
                 return Ok(held);
             }
             // The home may want the copy meanwhile.

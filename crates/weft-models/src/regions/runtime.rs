@@ -229,7 +229,7 @@ impl<N: Net> Inner<N> {
     pub fn ask(&self, entry: &Rc<Entry>, access: Access) {
         let home = entry.id.home();
         if entry.home.is_none() {
-            entry.asked_at.set(self.net.now());
+            entry.asked_at.set(self.net.boot_time());
         }
         let number = Number::new(entry.id.number);
         let code = [access_code(Some(access))];

@@ -86,7 +86,7 @@ fn address(hex: &str) -> Address {
 /// Runs two ranks, each a process, over each link: when both have opened, rank 1 stops itself, and
 /// rank 0 does its part.
 fn stopped<T>(opens: impl Fn(&Live) -> T, part: impl Fn(&Live, &T)) {
-    run(opens, part, None);
+    run(opens, part, None, false);
 }
 
 /// Does what [`stopped`] does. Rank 0 leaves in good order after its part. Then rank 1 goes on and
@@ -96,13 +96,27 @@ fn stopped_and_back<T>(
     part: impl Fn(&Live, &T),
     back: impl Fn(&Live, &T) -> Result<(), String>,
 ) {
-    run(opens, part, Some(&back));
+    run(opens, part, Some(&back), false);
+}
+
+/// Does what [`stopped_and_back`] does; a thread of rank 1 sleeps on the descriptor all the time.
+fn stopped_and_back_beside_a_sleeper<T>(
+    opens: impl Fn(&Live) -> T,
+    part: impl Fn(&Live, &T),
+    back: impl Fn(&Live, &T) -> Result<(), String>,
+) {
+    run(opens, part, Some(&back), true);
 }
 
 /// The part of a rank that goes on.
 type Back<'a, T> = &'a dyn Fn(&Live, &T) -> Result<(), String>;
 
-fn run<T>(opens: impl Fn(&Live) -> T, part: impl Fn(&Live, &T), back: Option<Back<'_, T>>) {
+fn run<T>(
+    opens: impl Fn(&Live) -> T,
+    part: impl Fn(&Live, &T),
+    back: Option<Back<'_, T>>,
+    sleeps: bool,
+) {
     for link in LINKS {
         let run = RUNS.replace(RUNS.get() + 1);
         let wanted = std::env::var(RUN).ok();
@@ -123,6 +137,9 @@ fn run<T>(opens: impl Fn(&Live) -> T, part: impl Fn(&Live, &T), back: Option<Bac
         let opened = opens(&net);
         world.barrier_blocking().expect("both live");
         let Some(mut other) = other else {
+            while sleeps && !world.endpoint().prepare_wait() {
+                world.endpoint().progress();
+            }
             kill_process(getpid(), Signal::STOP).expect("this process");
             // This thread may run for a moment before all are stopped: rank 0 says when to go on.
             std::io::stdin().read_line(&mut String::new()).expect("a line");
@@ -260,6 +277,15 @@ fn back__a_rank_that_was_excluded_writes_no_copy_that_its_home_has_given_away() 
         mapped,
         |_, (_, _, all)| drop(all[0].write_blocking().err().expect("its holder is stopped")),
         |_, (_, _, all)| all[0].read_blocking().map(drop).map_err(text),
+    );
+}
+
+#[test]
+fn back__a_rank_that_was_excluded_reads_no_old_copy_while_a_thread_sleeps_on_the_descriptor() {
+    stopped_and_back_beside_a_sleeper(
+        mapped,
+        |_, (_, _, all)| drop(all[0].write_blocking().err().expect("its holder is stopped")),
+        |_, (_, _, all)| all[0].read_blocking().map(drop).map_err(|error| error.to_string()),
     );
 }
 

@@ -187,6 +187,13 @@ impl Net for Live {
         self.inner.packets.endpoint().now()
     }
 
+    fn boot_time(&self) -> Instant {
+        match self.time_is_virtual() {
+            true => self.now(),
+            false => weft::clock::boot_time(),
+        }
+    }
+
     fn packet_max(&self, to: usize) -> usize {
         self.peer(to).map_or(0, |peer| self.inner.packets.packet_max(peer))
     }

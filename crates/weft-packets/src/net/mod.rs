@@ -127,6 +127,11 @@ pub trait Net: Clone + 'static {
     /// Reads the clock.
     fn now(&self) -> Instant;
 
+    /// Reads the clock that goes on while the host is suspended.
+    fn boot_time(&self) -> Instant {
+        self.now()
+    }
+
     /// Returns the longest packet to a rank, in bytes of the program.
     fn packet_max(&self, to: usize) -> usize;
 

@@ -9,13 +9,20 @@ use weft_core::Instant;
 
 /// Moments of about a tenth of a millisecond, by a counter that is cheaper to read than the clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moments {
+pub struct Moments {
     /// Ticks at which the current one began, and the ticks of each.
     began: u64,
     each: u64,
 }
 
+impl Default for Moments {
+    fn default() -> Moments {
+        Moments::new()
+    }
+}
+
 impl Moments {
+    /// Begins a moment.
     pub fn new() -> Moments {
         Moments { began: sys::ticks(), each: sys::ticks_of_a_moment() }
     }
@@ -31,6 +38,12 @@ impl Moments {
         }
         over
     }
+}
+
+/// Returns the time since the host has started. It goes on while the host is suspended, where the
+/// monotonic clock stands still.
+pub fn boot_time() -> Instant {
+    Instant(sys::boot_ns())
 }
 
 /// A source of time.

@@ -11,6 +11,16 @@ pub(super) fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Returns the nanoseconds of `CLOCK_BOOTTIME`; of the monotonic clock where there is none.
+pub(super) fn boot_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is writable for its size.
+    match unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) } {
+        0 => now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+        _ => monotonic_ns(),
+    }
+}
+
 /// Returns the counter of the processor that goes on by itself; the clock where there is none.
 #[inline]
 pub(super) fn ticks() -> u64 {

@@ -4,7 +4,7 @@
 use crate::net::{Incoming, Net, RankFailure, Unsent};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Most bytes of the program in a message of a model. A wrong length takes no more memory.
@@ -22,6 +22,8 @@ const KEPT_MAX: usize = 1 << 20;
 const QUEUED_MAX: usize = 1 << 20;
 /// Bits of a packet's argument that count the packets of its message that follow it.
 const LEFT_BITS: u32 = 24;
+/// Most bytes of a message's beginning that stay when the module that would receive it has ended.
+const HEAD_KEPT: usize = 64;
 
 /// Returns the kind of a packet's message, and the number of packets that follow.
 fn split(argument: u32) -> (u8, u32) {
@@ -75,20 +77,26 @@ pub(crate) struct Channel<N: Net> {
     inner: Rc<Inner<N>>,
 }
 
+/// The messages that wait for room. They go out also when the module that has posted them has
+/// ended: the rest of a message whose first part is there would be missing for ever.
+struct Outbox {
+    handler: u16,
+    queues: RefCell<BTreeMap<usize, Queue>>,
+    /// True while a task tries again to send.
+    retrying: Cell<bool>,
+}
+
 struct Inner<N: Net> {
     net: N,
-    handler: u16,
     /// The number of the setting of the handler, which the drop ends.
     setting: Cell<Option<u64>>,
-    queues: RefCell<BTreeMap<usize, Queue>>,
+    out: Rc<Outbox>,
     /// The first parts of messages, by sender.
-    partial: RefCell<BTreeMap<usize, Vec<u8>>>,
+    partial: Rc<RefCell<BTreeMap<usize, Vec<u8>>>>,
     /// Messages of this rank to itself.
     own: RefCell<VecDeque<(u8, Vec<u8>)>>,
     /// True while a message is being received: others wait.
     receiving: Cell<bool>,
-    /// True while a task tries again to send.
-    retrying: Cell<bool>,
     /// Memory in which the parts of a message are joined before it leaves.
     joined: RefCell<Vec<u8>>,
     /// Memory for the next message that comes in several packets.
@@ -98,29 +106,43 @@ struct Inner<N: Net> {
 
 impl<N: Net> Channel<N> {
     /// Opens the channel of a handler. `receive` must not own the module, which owns the channel.
-    pub fn open(net: &N, handler: u16, receive: Receive) -> Channel<N> {
-        Channel::make(net, handler, receive, false, |_| ())
-    }
-
-    /// As [`open`](Channel::open); after the drop, and until the handler is set again, messages of
-    /// one packet go to `after`: sender, kind, bytes. It must not own the net.
+    /// After the drop, and until the handler is set again, messages of one packet go to `after`:
+    /// sender, kind, bytes. It must not own the net.
     pub fn open_with_end(
         net: &N,
         handler: u16,
         receive: Receive,
         after: impl Fn(usize, u8, &[u8]) + 'static,
     ) -> Channel<N> {
-        Channel::make(net, handler, receive, false, move |packet| {
-            if let (kind, 0) = split(packet.argument) {
-                after(packet.from, kind, packet.data);
+        Channel::make(net, handler, receive, false, move |_, from, kind, head| {
+            if let Head::Whole(bytes) = head {
+                after(from, kind, bytes);
             }
         })
     }
 
-    /// As [`open`](Channel::open), for a module whose ranks all have received their messages when
+    /// As [`open_with_end`](Channel::open_with_end), but after the drop `reply` gets the kind of each
+    /// message and its bytes, or the first of them if it came in several packets. The message that
+    /// it returns, kind and bytes, goes to the sender.
+    pub fn open_with_replies(
+        net: &N,
+        handler: u16,
+        receive: Receive,
+        reply: impl Fn(u8, &[u8]) -> Option<(u8, Vec<u8>)> + 'static,
+    ) -> Channel<N> {
+        let way = net.downgrade();
+        Channel::make(net, handler, receive, false, move |out, from, kind, head| {
+            let (Head::Whole(bytes) | Head::Part(bytes)) = head;
+            if let (Some(net), Some((kind, bytes))) = (way(), reply(kind, bytes)) {
+                out.enqueue(&net, from, kind, &bytes, 0);
+            }
+        })
+    }
+
+    /// As [`open_with_end`](Channel::open_with_end), for a module whose ranks all have received their messages when
     /// it ends: what comes after the drop is for the next module of this handler, and waits for it.
     pub fn open_again(net: &N, handler: u16, receive: Receive) -> Channel<N> {
-        Channel::make(net, handler, receive, true, |_| ())
+        Channel::make(net, handler, receive, true, |_, _, _, _| ())
     }
 
     fn make(
@@ -128,33 +150,32 @@ impl<N: Net> Channel<N> {
         handler: u16,
         receive: Receive,
         waits: bool,
-        after: impl Fn(Incoming<'_>) + 'static,
+        after: impl Fn(&Rc<Outbox>, usize, u8, Head<'_>) + 'static,
     ) -> Channel<N> {
+        let out =
+            Rc::new(Outbox { handler, queues: RefCell::default(), retrying: Cell::new(false) });
+        let partial = Rc::<RefCell<BTreeMap<usize, Vec<u8>>>>::default();
         let inner = Rc::new(Inner {
             net: net.clone(),
-            handler,
             setting: Cell::new(None),
-            queues: RefCell::default(),
-            partial: RefCell::default(),
+            out: Rc::clone(&out),
+            partial: Rc::clone(&partial),
             own: RefCell::default(),
             receiving: Cell::new(false),
-            retrying: Cell::new(false),
             joined: RefCell::default(),
             spare: RefCell::default(),
             receive,
         });
         let weak = Rc::downgrade(&inner);
+        let (rest, begun) = (Rc::clone(&out), Rc::clone(&partial));
         let setting = net.handle(handler, move |packet| match weak.upgrade() {
             Some(inner) => inner.arrived(packet),
-            None => after(packet),
+            None => arrived_late(&begun, packet, |from, kind, head| after(&rest, from, kind, head)),
         });
         inner.setting.set(waits.then_some(setting));
-        let weak = Rc::downgrade(&inner);
         net.on_failure(move |failure| {
-            if let Some(inner) = weak.upgrade() {
-                inner.queues.borrow_mut().remove(&failure.rank);
-                inner.partial.borrow_mut().remove(&failure.rank);
-            }
+            out.queues.borrow_mut().remove(&failure.rank);
+            partial.borrow_mut().remove(&failure.rank);
         });
         Channel { inner }
     }
@@ -191,7 +212,7 @@ impl<N: Net> Channel<N> {
                     inner.own.borrow_mut().push_back((kind, whole));
                     inner.receive_own();
                 }
-                false => inner.enqueue(to, kind, &whole, 0),
+                false => inner.out.enqueue(&inner.net, to, kind, &whole, 0),
             }
             return Ok(());
         }
@@ -206,7 +227,8 @@ impl<N: Net> Channel<N> {
 
     /// True if so many messages wait for a rank that a program which is able to wait should.
     pub fn is_full(&self, to: usize) -> bool {
-        self.inner.queues.borrow().get(&to).is_some_and(|queue| queue.bytes > QUEUED_MAX)
+        let queues = self.inner.out.queues.borrow();
+        queues.get(&to).is_some_and(|queue| queue.bytes > QUEUED_MAX)
     }
 
     /// Waits until there is room for messages to a rank.
@@ -219,7 +241,7 @@ impl<N: Net> Channel<N> {
 
     /// True if no message waits for room.
     pub fn is_flushed(&self) -> bool {
-        self.inner.queues.borrow().is_empty()
+        self.inner.out.queues.borrow().is_empty()
     }
 
     /// Waits until no message waits for room.
@@ -234,7 +256,11 @@ impl<N: Net> Channel<N> {
 impl<N: Net> Drop for Inner<N> {
     fn drop(&mut self) {
         if let Some(setting) = self.setting.get() {
-            self.net.end_handle(self.handler, setting);
+            self.net.end_handle(self.out.handler, setting);
+        }
+        for begun in self.partial.borrow_mut().values_mut() {
+            begun.truncate(HEAD_KEPT);
+            begun.shrink_to_fit();
         }
     }
 }
@@ -242,90 +268,20 @@ impl<N: Net> Drop for Inner<N> {
 impl<N: Net> Inner<N> {
     /// True if a message to a rank leaves at once: the rank is another one, and none waits for it.
     fn is_open(&self, to: usize) -> bool {
-        to != self.net.rank() && !self.queues.borrow().contains_key(&to)
+        to != self.net.rank() && !self.out.queues.borrow().contains_key(&to)
     }
 
-    fn send(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8]) -> Result<(), RankFailure> {
+    fn send(&self, to: usize, kind: u8, bytes: &[u8]) -> Result<(), RankFailure> {
         let mut sent = 0;
         if bytes.len() <= WHOLE_MAX {
-            match self.send_parts(to, kind, bytes, &mut sent) {
+            match self.out.send_parts(&self.net, to, kind, bytes, &mut sent) {
                 Ok(()) => return Ok(()),
                 Err(Unsent::Failed(failure)) => return Err(failure),
                 Err(_) => {}
             }
         }
-        self.enqueue(to, kind, bytes, sent);
+        self.out.enqueue(&self.net, to, kind, bytes, sent);
         Ok(())
-    }
-
-    /// Keeps a message, of which so many bytes were sent, until there is room.
-    fn enqueue(self: &Rc<Self>, to: usize, kind: u8, bytes: &[u8], sent: usize) {
-        if bytes.len() > WHOLE_MAX {
-            // Modules refuse such a message before; parts of it would be taken for others.
-            let len = bytes.len();
-            return weft::telling::error!(
-                "a message of {len} bytes to rank {to} is longer than {WHOLE_MAX}"
-            );
-        }
-        {
-            let mut queues = self.queues.borrow_mut();
-            let queue = queues.entry(to).or_default();
-            let bytes = bytes[sent..].to_vec();
-            queue.bytes += bytes.len();
-            queue.parcels.push_back(Parcel { kind, bytes, sent: 0 });
-            if queue.parcels.len() > 1 {
-                return;
-            }
-        }
-        if !self.retrying.replace(true) {
-            self.net.spawn(retry(Rc::downgrade(self), self.net.clone()));
-        }
-    }
-
-    /// Sends what there is room for. True if that is something.
-    fn send_queued(&self) -> bool {
-        let mut has_sent = false;
-        self.queues.borrow_mut().retain(|&to, queue| match self.drain(to, queue, &mut has_sent) {
-            Ok(()) => false,
-            Err(Unsent::Busy) => true,
-            // The failure itself is told to the modules.
-            Err(_) => false,
-        });
-        has_sent
-    }
-
-    fn drain(&self, to: usize, queue: &mut Queue, has_sent: &mut bool) -> Result<(), Unsent> {
-        while let Some(parcel) = queue.parcels.front_mut() {
-            let before = parcel.sent;
-            let sent = self.send_parts(to, parcel.kind, &parcel.bytes, &mut parcel.sent);
-            *has_sent |= parcel.sent > before;
-            sent?;
-            queue.bytes -= parcel.bytes.len();
-            queue.parcels.pop_front();
-        }
-        Ok(())
-    }
-
-    /// Sends the packets of a message, from its byte `sent` on, which moves with each of them.
-    fn send_parts(
-        &self,
-        to: usize,
-        kind: u8,
-        bytes: &[u8],
-        sent: &mut usize,
-    ) -> Result<(), Unsent> {
-        let most = self.net.packet_max(to).max(1);
-        loop {
-            let rest = &bytes[*sent..];
-            let now = rest.len().min(most);
-            let left = (rest.len() - now).div_ceil(most) as u32;
-            let argument = u32::from(kind) << LEFT_BITS | left;
-            self.net.try_send(to, self.handler, argument, &rest[..now])?;
-            *sent += now;
-            if left == 0 {
-                return Ok(());
-            }
-        }
     }
 
     fn arrived(&self, packet: Incoming<'_>) {
@@ -380,15 +336,119 @@ impl<N: Net> Inner<N> {
     }
 }
 
+impl Outbox {
+    /// Keeps a message, of which so many bytes were sent, until there is room.
+    fn enqueue<N: Net>(self: &Rc<Self>, net: &N, to: usize, kind: u8, bytes: &[u8], sent: usize) {
+        if bytes.len() > WHOLE_MAX {
+            // Modules refuse such a message before; parts of it would be taken for others.
+            let len = bytes.len();
+            return weft::telling::error!(
+                "a message of {len} bytes to rank {to} is longer than {WHOLE_MAX}"
+            );
+        }
+        {
+            let mut queues = self.queues.borrow_mut();
+            let queue = queues.entry(to).or_default();
+            let bytes = bytes[sent..].to_vec();
+            queue.bytes += bytes.len();
+            queue.parcels.push_back(Parcel { kind, bytes, sent: 0 });
+            if queue.parcels.len() > 1 {
+                return;
+            }
+        }
+        if !self.retrying.replace(true) {
+            net.spawn(retry(Rc::clone(self), net.clone()));
+        }
+    }
+
+    /// Sends what there is room for. True if that is something.
+    fn send_queued<N: Net>(&self, net: &N) -> bool {
+        let mut has_sent = false;
+        let mut queues = self.queues.borrow_mut();
+        queues.retain(|&to, queue| match self.drain(net, to, queue, &mut has_sent) {
+            Ok(()) => false,
+            Err(Unsent::Busy) => true,
+            // The failure itself is told to the modules.
+            Err(_) => false,
+        });
+        has_sent
+    }
+
+    fn drain<N: Net>(
+        &self,
+        net: &N,
+        to: usize,
+        queue: &mut Queue,
+        has_sent: &mut bool,
+    ) -> Result<(), Unsent> {
+        while let Some(parcel) = queue.parcels.front_mut() {
+            let before = parcel.sent;
+            let sent = self.send_parts(net, to, parcel.kind, &parcel.bytes, &mut parcel.sent);
+            *has_sent |= parcel.sent > before;
+            sent?;
+            queue.bytes -= parcel.bytes.len();
+            queue.parcels.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Sends the packets of a message, from its byte `sent` on, which moves with each of them.
+    fn send_parts<N: Net>(
+        &self,
+        net: &N,
+        to: usize,
+        kind: u8,
+        bytes: &[u8],
+        sent: &mut usize,
+    ) -> Result<(), Unsent> {
+        let most = net.packet_max(to).max(1);
+        loop {
+            let rest = &bytes[*sent..];
+            let now = rest.len().min(most);
+            let left = (rest.len() - now).div_ceil(most) as u32;
+            let argument = u32::from(kind) << LEFT_BITS | left;
+            net.try_send(to, self.handler, argument, &rest[..now])?;
+            *sent += now;
+            if left == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The beginning of a message that has come when its module had ended.
+enum Head<'a> {
+    /// All of it, in one packet.
+    Whole(&'a [u8]),
+    /// Its first bytes.
+    Part(&'a [u8]),
+}
+
+/// Takes a packet that has come when its module had ended; `told` gets sender, kind and beginning
+/// of a message with its last packet.
+fn arrived_late(
+    begun: &RefCell<BTreeMap<usize, Vec<u8>>>,
+    packet: Incoming<'_>,
+    told: impl FnOnce(usize, u8, Head<'_>),
+) {
+    let (kind, left) = split(packet.argument);
+    let before = begun.borrow_mut().remove(&packet.from);
+    if left == 0 {
+        let head = before.as_deref().map_or(Head::Whole(packet.data), Head::Part);
+        return told(packet.from, kind, head);
+    }
+    let first = || packet.data[..packet.data.len().min(HEAD_KEPT)].to_vec();
+    begun.borrow_mut().insert(packet.from, before.unwrap_or_else(first));
+}
+
 /// Tries again to send until nothing is left.
-async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
+async fn retry<N: Net>(out: Rc<Outbox>, net: N) {
     let (mut pauses, mut has_sent) = (Pauses::default(), true);
     loop {
         pauses.pause(&net, has_sent).await;
-        let Some(inner) = inner.upgrade() else { return };
-        has_sent = inner.send_queued();
-        if inner.queues.borrow().is_empty() {
-            inner.retrying.set(false);
+        has_sent = out.send_queued(&net);
+        if out.queues.borrow().is_empty() {
+            out.retrying.set(false);
             return;
         }
     }

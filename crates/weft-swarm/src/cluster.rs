@@ -213,11 +213,12 @@ impl Cluster {
             let end = End(Rc::clone(&left));
             async move {
                 let net = env.net().expect("no agent is chosen");
-                let endpoint = env.endpoint.clone();
+                let (process, endpoint) = (env.clone(), env.endpoint.clone());
                 let result = program(env, net.clone()).await;
                 if ends == Ends::AtOnce {
                     drop((result, end));
                     endpoint.closed(Duration::from_millis(TIMEOUT_MS)).await;
+                    process.leave();
                     return;
                 }
                 keep.borrow_mut().push(Box::new(result));

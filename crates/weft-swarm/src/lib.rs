@@ -74,8 +74,7 @@ impl Model {
         let (cluster, ends) = drawn(seed);
         cluster::replay_by(self.replay(seed));
         let run = || match self {
-            // A rank keeps its services while any other may call (see `Rpc::open`).
-            Model::Calls => calls::run(&cluster, Ends::Together),
+            Model::Calls => calls::run(&cluster, ends),
             Model::Order => order::run(&cluster, ends),
             Model::Objects => objects::run(&cluster, ends),
             Model::Regions => regions::run(&cluster, ends),

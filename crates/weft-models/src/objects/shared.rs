@@ -7,7 +7,7 @@ use super::wire::{call_head, note_message, op_message, parse_reply, Note, Status
 use super::{Object, ObjectCause, ObjectError, ObjectId, Read, BYTES_MAX};
 use crate::net::{Blocking, Net};
 use crate::order::OrderError;
-use crate::rpc::Call;
+use crate::rpc::{Call, Cause};
 use crate::{park, soon};
 use std::cell::Cell;
 use std::future::{poll_fn, Future};
@@ -419,7 +419,11 @@ impl<N: Net> Inner<N> {
         let mut call = pin!(call);
         poll_fn(|cx| {
             if let Poll::Ready(reply) = call.as_mut().poll(cx) {
-                return Poll::Ready(reply.map_err(ObjectCause::Call));
+                return Poll::Ready(reply.map_err(|error| match error.cause {
+                    // The objects of that rank have ended, and the group is about to tell so.
+                    Cause::NoService | Cause::Unanswered => ObjectCause::Lost { rank },
+                    _ => ObjectCause::Call(error),
+                }));
             }
             if cx.waker().will_wake(Waker::noop()) {
                 // It is polled again soon.

@@ -66,8 +66,18 @@ impl<N: Net> Drop for Asks<'_, N> {
     }
 }
 
+/// Returns the answer to a message for a home, this rank `me`, whose regions have ended with their
+/// last handle.
+fn reply_of_none(me: usize, kind: u8, head: &[u8]) -> Option<(u8, Vec<u8>)> {
+    let (number, _) = number_of(head).filter(|_| kind == to_home::ASK)?;
+    let why = b"it has dropped its regions";
+    let lost = [&Number::new(number)[..], &(me as u32).to_le_bytes(), why].concat();
+    Some((from_home::REFUSE, lost))
+}
+
 impl<N: Net> Inner<N> {
     pub fn open(net: &N, first: u16, cache: usize) -> Rc<Inner<N>> {
+        let me = net.rank();
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
             let receiver = Weak::clone(weak);
             let receive = move |from: usize, kind: u8, bytes: &[u8]| {
@@ -79,7 +89,12 @@ impl<N: Net> Inner<N> {
                 net: net.clone(),
                 together: Together::with_handler(net, first + 2),
                 rpc: Rpc::with_handler(net, first + 1),
-                channel: Channel::open(net, first, Rc::new(receive)),
+                channel: Channel::open_with_replies(
+                    net,
+                    first,
+                    Rc::new(receive),
+                    move |kind, head| reply_of_none(me, kind, head),
+                ),
                 table: RefCell::default(),
                 next: Cell::new(0),
                 idle: RefCell::default(),
@@ -589,6 +604,11 @@ impl<N: Net> Inner<N> {
                 let (rank, why) = rest.split_first_chunk()?;
                 let cause = match u32::from_le_bytes(*rank) {
                     u32::MAX => RegionCause::NoRegion,
+                    rank if rank == id.home => {
+                        let (rank, certain) = (rank as usize, false);
+                        let why = String::from_utf8_lossy(why).into_owned();
+                        self.home_lost(RankFailure { rank, certain, why })
+                    }
                     rank => {
                         let (rank, home) = (rank as usize, id.home());
                         let why = String::from_utf8_lossy(why);

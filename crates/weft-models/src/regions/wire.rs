@@ -19,7 +19,8 @@ pub(super) mod from_home {
     pub const GRANT: u8 = 17;
     /// Access that is left (1 byte; 0: none).
     pub const REVOKE: u8 = 18;
-    /// Rank whose copy is lost (4 bytes; all bits: the region is no more), and why it failed.
+    /// Rank whose copy is lost (4 bytes; all bits: the region is no more; the home: it serves no
+    /// region any more), and why it failed.
     pub const REFUSE: u8 = 19;
 }
 

@@ -101,8 +101,9 @@ impl<N: Net> Clone for Rpc<N> {
 
 impl<N: Net> Rpc<N> {
     /// Opens calls and services with this crate's handler for them. Calls that came before have
-    /// waited. Keep it while any rank may call: calls of a rank whose services were dropped are
-    /// lost, also if it opens others.
+    /// waited. When it is dropped, calls that it has not answered end with [`Cause::Unanswered`],
+    /// and later ones with [`Cause::NoService`]. Open no other one then while any rank may call: a
+    /// call that comes in several packets, some of them before, would be lost.
     pub fn open(net: &N) -> Rpc<N> {
         Rpc::with_handler(net, crate::HANDLERS)
     }
@@ -119,7 +120,7 @@ impl<N: Net> Rpc<N> {
             };
             Inner {
                 net: net.clone(),
-                channel: Channel::open(net, handler, Rc::new(receive)),
+                channel: Channel::open_with_replies(net, handler, Rc::new(receive), reply_of_none),
                 calls: RefCell::default(),
                 open: RefCell::default(),
                 services: RefCell::default(),
@@ -223,6 +224,21 @@ enum Status {
     Dropped = 4,
     /// The answer is too long: its length (8 bytes) comes in its place.
     TooLong = 5,
+}
+
+/// Returns the answer to a message for a rank whose services were dropped.
+fn reply_of_none(kind: u8, head: &[u8]) -> Option<(u8, Vec<u8>)> {
+    let number = head.first_chunk::<4>().filter(|number| **number != [0; 4])?;
+    let answer = [&number[..], &[Status::NoService as u8]].concat();
+    (kind == kind::CALL).then_some((kind::ANSWER, answer))
+}
+
+impl<N: Net> Drop for Inner<N> {
+    fn drop(&mut self) {
+        for place in self.open.get_mut().keys().collect::<Vec<_>>() {
+            self.end(place, Status::Dropped, &[]);
+        }
+    }
 }
 
 impl<N: Net> Inner<N> {

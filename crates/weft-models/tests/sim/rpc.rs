@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft_models::net::Net;
 use weft_models::rpc::{Cause, Rpc};
 use weft_sim::SimConfig;
-use weft_swarm::calls::{pattern, run, run_casts, serve, Log, ECHO, NEVER, NOTE};
+use weft_swarm::calls::{pattern, run, run_casts, serve, Log, BAD, ECHO, NEVER, NOTE};
 use weft_swarm::cluster::Ends;
 
 #[test]
@@ -26,6 +26,36 @@ fn rpc__calls_run_at_most_once_and_end_where_ranks_are_cut_off() {
     let run = |seed| run(&Cluster::rough(seed, 2..6), Ends::Together).operations;
     let total: u64 = seeds(0..300).map(run).sum();
     enough(total > 500, || format!("{total} calls"));
+}
+
+/// A call of several packets comes, in part or whole, before or after its services are dropped.
+#[test]
+fn call__of_a_rank_that_drops_its_services_and_lives_on_ends_with_an_error_also_under_loss() {
+    for seed in seeds(0..30) {
+        let cluster = Cluster::of_seed(seed, 2..3, None);
+        cluster.run("rpc services gone", move |env, net| async move {
+            let rpc = Rpc::open(&net);
+            serve(&rpc, &Log::default(), &Rc::default());
+            if net.rank() == 1 {
+                while rpc.unanswered() == 0 {
+                    env.sleep(10_000).await;
+                }
+                env.sleep(env.rng().below(200_000)).await;
+                return None;
+            }
+            let args = [&1u64.to_le_bytes()[..], &pattern(1, 100_000)].concat();
+            let kept = rpc.call(1, NEVER, &args[..20]);
+            let calls: Vec<_> = (0..5).map(|_| rpc.call(1, BAD, &args)).collect();
+            assert_eq!(kept.await.unwrap_err().cause, Cause::Unanswered);
+            for call in calls {
+                let cause = call.await.unwrap_err().cause;
+                assert!(matches!(cause, Cause::NoService | Cause::Refused(_)), "{cause:?}");
+            }
+            let late = rpc.call(1, BAD, &args).await.unwrap_err();
+            assert_eq!(late.cause, Cause::NoService, "seed {seed}");
+            Some(rpc)
+        });
+    }
 }
 
 #[test]

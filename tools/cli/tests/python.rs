@@ -187,10 +187,11 @@ fn set_for_mpis(command: &mut Command, launcher: &Path) {
 }
 
 /// Text that the output of each program of the guide has, in their order.
-const SAID: [&str; 7] = [
+const SAID: [&str; 8] = [
     "Status(source=0, tag=0, length=8000) 499500.0",
     "0.5",
     "0",
+    "all replicas are equal: True",
     "1.0",
     "499",
     "withdrawn <weft.names.Owner pump:7",

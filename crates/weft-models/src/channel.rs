@@ -121,9 +121,9 @@ impl<N: Net> Channel<N> {
         })
     }
 
-    /// As [`open_with_end`](Channel::open_with_end), but after the drop `reply` gets the kind of each
-    /// message and its bytes, or the first of them if it came in several packets. The message that
-    /// it returns, kind and bytes, goes to the sender.
+    /// Does what [`open_with_end`](Self::open_with_end) does, but after the drop `reply` gets the
+    /// kind of each message and its bytes, or the first of them if it came in several packets. The
+    /// message that it returns, kind and bytes, goes to the sender.
     pub fn open_with_replies(
         net: &N,
         handler: u16,
@@ -139,8 +139,8 @@ impl<N: Net> Channel<N> {
         })
     }
 
-    /// As [`open_with_end`](Channel::open_with_end), for a module whose ranks all have received their messages when
-    /// it ends: what comes after the drop is for the next module of this handler, and waits for it.
+    /// Does the same for a module whose ranks all have received their messages when it ends: what
+    /// comes after the drop is for the next module of this handler, and waits for it.
     pub fn open_again(net: &N, handler: u16, receive: Receive) -> Channel<N> {
         Channel::make(net, handler, receive, true, |_, _, _, _| ())
     }

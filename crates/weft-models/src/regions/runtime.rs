@@ -66,13 +66,31 @@ impl<N: Net> Drop for Asks<'_, N> {
     }
 }
 
-/// Returns the answer to a message for a home, this rank `me`, whose regions have ended with their
-/// last handle.
+/// Returns the answer to a message for this rank, `me`, whose regions have ended with their last
+/// handle: it is the home of none, and has no copy any more.
 fn reply_of_none(me: usize, kind: u8, head: &[u8]) -> Option<(u8, Vec<u8>)> {
-    let (number, _) = number_of(head).filter(|_| kind == to_home::ASK)?;
+    let number = Number::new(number_of(head)?.0);
     let why = b"it has dropped its regions";
-    let lost = [&Number::new(number)[..], &(me as u32).to_le_bytes(), why].concat();
-    Some((from_home::REFUSE, lost))
+    let (kind, rest) = match kind {
+        to_home::ASK => (from_home::REFUSE, [&(me as u32).to_le_bytes()[..], why].concat()),
+        from_home::GRANT => (to_home::FLUSH, vec![0]),
+        from_home::REVOKE => (to_home::ACK, vec![0]),
+        _ => return None,
+    };
+    Some((kind, [&number[..], &rest].concat()))
+}
+
+impl<N: Net> Drop for Inner<N> {
+    /// Gives all copies back to their homes.
+    fn drop(&mut self) {
+        let all = std::mem::take(self.table.get_mut()).into_values();
+        for entry in all.filter(|entry| entry.home.is_none() && entry.check().is_ok()) {
+            let copy = entry.local.borrow_mut().copy.take();
+            if copy.is_some() {
+                self.give(&entry, to_home::FLUSH, false, copy == Some(Access::Write));
+            }
+        }
+    }
 }
 
 impl<N: Net> Inner<N> {

@@ -49,6 +49,40 @@ fn regions__histories_are_sequentially_consistent_under_loss() {
 }
 
 #[test]
+fn regions__that_a_rank_drops_while_it_lives_go_back_to_their_homes_or_are_lost() {
+    for seed in seeds(0..30) {
+        let cluster = Cluster::of_seed(seed, 2..3, None);
+        cluster.run("regions dropped", move |env, net| async move {
+            let regions = Regions::open(&net);
+            let mine = regions.create(vec![0u64; 1_000]).unwrap();
+            let names = regions.gather(&[mine.id()]).await.unwrap();
+            let other = regions.map::<u64>(names[1 - net.rank()]).await.unwrap();
+            if net.rank() == 1 {
+                other.write().await.unwrap()[999] = 7;
+                regions.barrier().await.unwrap();
+                env.sleep(env.rng().below(200_000)).await;
+                return None;
+            }
+            regions.barrier().await.unwrap();
+            env.sleep(env.rng().below(200_000)).await;
+            // Its copy was written there.
+            assert_eq!(mine.read().await.expect("rank 1 lives")[999], 7, "seed {seed}");
+            loop {
+                match other.write().await.map(drop) {
+                    Ok(()) => other.flush(),
+                    Err(RegionError { cause: RegionCause::Home(failure), .. }) => {
+                        assert_eq!(failure.rank, 1, "seed {seed}");
+                        return Some((regions, mine, other));
+                    }
+                    Err(error) => panic!("seed {seed}: {error}"),
+                }
+                env.sleep(10_000).await;
+            }
+        });
+    }
+}
+
+#[test]
 fn regions__a_home_or_a_holder_that_dies_is_named_and_other_regions_go_on() {
     let (homes, holders) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     for seed in seeds(0..150) {

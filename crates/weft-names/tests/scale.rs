@@ -90,7 +90,7 @@ fn claim_cost(world: &mut World, probes: u64) -> f64 {
 
 #[test]
 fn scale__names_converge_after_a_partition_of_half() {
-    // More hosts take minutes here; the decision record has the figures of 256.
+    // More hosts take minutes here; `docs/results/records.md` has figures of 250 hosts and more.
     for n in [64] {
         let mut world = preset(n);
         world.run(Duration::from_millis(301));

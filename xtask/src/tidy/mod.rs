@@ -9,6 +9,7 @@ mod engine;
 mod lex;
 mod manifest;
 mod reach;
+mod records;
 mod sentences;
 mod text;
 mod types;
@@ -158,6 +159,7 @@ const RULES: &[(&str, Rule)] = &[
     ("paths", text::paths),
     ("sentences", sentences::sentences),
     ("openings", sentences::openings),
+    ("records", records::records),
     ("functions", code::functions),
     ("files", code::files),
     ("unsafe", code::unsafe_places),

@@ -11,7 +11,7 @@
 //!   as associated data.
 //!
 //! Keys are derived from the job key by HKDF-SHA-256, one for each purpose.
-//! `docs/adr/0002-frame-authentication.md` has the reasons and the figures.
+//! `docs/adr/0002-frame-authentication.md` has the reasons.
 //!
 //! Opening a frame allocates nothing and sends nothing, and changes no state before the tag has
 //! been verified. Refused frames are counted by cause.

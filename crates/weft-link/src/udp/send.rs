@@ -2,7 +2,7 @@
 //!
 //! Packets are copied and sealed into one contiguous buffer rather than gathered from two or three
 //! pieces each: the kernel copies small pieces slower than this code, and the cipher then reads
-//! from the cache (`docs/adr/0005-udp-trains.md` has the figures).
+//! from the cache (`docs/adr/0005-udp-trains.md`).
 
 use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};

@@ -14,7 +14,7 @@ use weft_link::{ports, PacketConfig, Ports, TcpConfig, XdpConfig};
 
 /// Target delay of congestion control between real hosts. Another program on a rank's core delays
 /// acknowledgements by more than a switch's queue does, and must not look like such a queue
-/// (figures: `docs/adr/0008-congestion.md`).
+/// (figures: `docs/results/records.md`, record 8).
 const HOST_DELAY_US: u32 = 1000;
 
 /// Reads the links from `WEFT_LINK`.

@@ -3,8 +3,8 @@
 //!
 //! MPICH yields its core after every poll for messages, also after one that found its message: 0.4
 //! us each time on Linux 6.18 where no other process is ready. The provider yields itself where it
-//! is useful (`worker/wait.rs`), so a yield right after one of its polls is left out while no other
-//! process took the core. All others go to the kernel.
+//! is useful (`worker/wait.rs`), so a yield right after one of its polls is left out. All others go
+//! to the kernel.
 
 use libc::{c_int, c_long};
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static CALLED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// True if this thread's next yield comes right after a poll, and no process wants the core.
+    /// True if this thread's next yield comes right after a poll, and would serve no process.
     static NEEDLESS: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -162,7 +162,8 @@ mod tests {
             "Date: 2026-11-22. Status: accepted.",
             "",
         ] {
-            assert_eq!(of_one(&GOOD.replace("Status: accepted, 2026-11-22.", status)), 1, "{status}");
+            let text = GOOD.replace("Status: accepted, 2026-11-22.", status);
+            assert_eq!(of_one(&text), 1, "{status}");
         }
     }
 

@@ -369,7 +369,7 @@ fn usable(config: &XdpConfig) -> Result<Vec<Interface>, LinkError> {
     all.usable(config.interfaces.as_deref()).map_err(LinkError::Unreachable)
 }
 
-/// Cost of a small packet as measured on veth in generic mode (`docs/results/records.md`, record 7).
+/// Cost of a small packet on veth in generic mode, measured (`docs/results/records.md`, record 7).
 const LATENCY_NS: u32 = 2_500;
 /// Throughput of packets of 1500 bytes, measured in the same way.
 const BYTES_PER_US: u32 = 900;

@@ -29,6 +29,7 @@ pub struct Pmix {
     size: usize,
     /// The name this rank put last: a fence that times out asks which other ranks put it.
     last_put: Option<String>,
+    /// The launcher has heard the farewell of this process.
     finalized: bool,
 }
 
@@ -151,9 +152,12 @@ impl Pmix {
     /// # Errors
     /// [`LaunchError::NoLibrary`] says what to install; else the error has the library's answer.
     pub fn init(timeout: Duration) -> Result<Self, LaunchError> {
+        // The library of Open MPI 5 cannot leave twice (it frees the topology twice), and the
+        // launcher has heard the MPI's farewell.
+        let finalized = ffi::has_mpi_left();
         let client = Arc::new(bounded(timeout, "PMIx_Init", connect)??);
         let rank = client.rank() as usize;
-        let mut joined = Pmix { client, timeout, rank, size: 1, last_put: None, finalized: false };
+        let mut joined = Pmix { client, timeout, rank, size: 1, last_put: None, finalized };
         let size = joined.call("PMIx_Get", |client| client.get(ffi::RANK_JOB, JOB_SIZE))?;
         joined.size = match size {
             Got::Number(size) if rank < size as usize => size as usize,

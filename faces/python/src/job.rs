@@ -72,10 +72,13 @@ pub fn init(py: Python<'_>) -> PyResult<Py<PyJob>> {
     if let Some(job) = joined(py) {
         return Ok(job);
     }
+    let order = py.import("weft._mpi")?;
+    order.call_method0("check")?;
     let joined = py.detach(join);
     let Joined { gate, rank, size, launcher } = joined.map_err(|fault| fault.raise(py))?;
     let world = PyGroup { gate: Arc::clone(&gate), number: WORLD, rank, size };
     let job = Py::new(py, PyJob { gate, world: Py::new(py, world)?, rank, size, launcher })?;
+    order.call_method1("watch", (launcher,))?;
     py.import("atexit")?.call_method1("register", (job.getattr(py, "_end")?,))?;
     let before =
         JOB.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner).replace(job.clone_ref(py));

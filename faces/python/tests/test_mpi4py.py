@@ -53,3 +53,16 @@ def test_both_in_one_program(folder, first):
 @pytest.mark.parametrize("folder", folders())
 def test_ranks_that_have_not_met_exchange_messages_after_the_mpi_has_left(folder):
     are_right(run(folder, 4, PROGRAMS / "unmet.py"), 4, "unmet")
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_weft_begins_when_the_mpi_has_left(folder):
+    said = run(folder, 2, PROGRAMS / "order.py", "after")
+    are_right(said, 2, "order")
+    assert "leaving the job" not in said and "Signal" not in said
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_weft_begins_before_the_mpi_or_says_that_it_must_not(folder):
+    # Each rank says where Open MPI 5 would fail; the others work in this order.
+    are_right(run(folder, 2, PROGRAMS / "order.py", "before"), 2, "order")

@@ -2,6 +2,7 @@
 //!
 //! Layouts and numbers follow `pmix_common.h`; they are the same in PMIx 3, 4, 5 and 6.
 
+use libloading::os::unix::{Library as Loaded, RTLD_NOW};
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::mem::MaybeUninit;
@@ -142,6 +143,22 @@ pub(crate) fn open(name: &str) -> Result<Library, String> {
 fn symbol<T: Copy>(library: &'static Library, name: &'static str) -> Result<T, String> {
     // SAFETY: every caller names a function of the PMIx standard and gives `T` as its type.
     unsafe { library.get::<T>(name.as_bytes()) }.map(|s| *s).map_err(|error| error.to_string())
+}
+
+/// True if Open MPI was used in this process and has been left (`MPI_Finalize`).
+pub(crate) fn has_mpi_left() -> bool {
+    /// `dlopen` finds a library that is loaded already, and loads none.
+    const LOADED: c_int = libc::RTLD_NOLOAD;
+    type Finalized = unsafe extern "C" fn(*mut c_int) -> c_int;
+    // SAFETY: nothing is loaded, so no initialiser runs.
+    let library = unsafe { Loaded::open(Some("libmpi.so.40"), RTLD_NOW | LOADED) };
+    let Ok(library) = library else { return false };
+    let mut has_left = 0;
+    // SAFETY: MPI has this function of this type, which may be called at any time.
+    unsafe {
+        let ask = library.get::<Finalized>(b"MPI_Finalized").map(|finalized| *finalized);
+        ask.is_ok_and(|finalized| finalized(&raw mut has_left) == 0) && has_left != 0
+    }
 }
 
 impl Client {

@@ -19,3 +19,4 @@ pub mod slurm;
 mod sys;
 
 pub use skip::skip;
+pub use sys::{be_user, LatePage};

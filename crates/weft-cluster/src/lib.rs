@@ -43,6 +43,7 @@ pub mod member;
 pub mod name;
 pub mod ranks;
 pub mod session;
+pub mod share;
 pub mod taken;
 pub mod tree;
 pub mod watch;

@@ -8,6 +8,7 @@
 //! gets [`Outcome::Overload`]. Like `weft-names` this does no I/O and reads no clock.
 
 use crate::local::MAIL_MAX;
+use crate::share;
 use crate::tree::{TreeMail, Verdict};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use weft_core::Instant;
 use weft_names::share::has_share;
 use weft_names::wire::{Reader, WireError, Writer};
 use weft_names::{HostId, Life, Owner};
+use weft_sys::user::payer;
 
 /// Longest part.
 const PART: usize = 1300;
@@ -244,8 +246,9 @@ impl Post {
         from: Owner,
         payload: Vec<u8>,
     ) -> Option<u64> {
-        let own = self.outgoing.values().filter(|m| m.from.user == from.user).count();
-        if !has_share(own, self.outgoing.len(), OUT_MAX) || payload.len() > PARTS * PART {
+        let own = share::count(from.user, self.outgoing.values().map(|m| m.from.user));
+        let is_admitted = share::admits(from.user, own, self.outgoing.len(), OUT_MAX);
+        if !is_admitted || payload.len() > PARTS * PART {
             return None;
         }
         self.begun += 1;
@@ -371,7 +374,7 @@ impl Post {
         for (agent, sender) in all {
             of_all += 1;
             of_agent += usize::from(agent == from);
-            of_user += usize::from(agent == from && sender == user);
+            of_user += usize::from(agent == from && payer(sender) == payer(user));
         }
         !has_share(of_agent, of_all, IN_MAX) || !has_share(of_user, of_agent, IN_MAX / 2)
     }

@@ -9,10 +9,11 @@
 //! reads no clock.
 
 use crate::mail::Outcome;
+use crate::share;
 use std::collections::{BTreeMap, VecDeque};
-use weft_names::share::has_share;
 use weft_names::wire::{Reader, WireError, Writer};
 use weft_names::HostId;
+use weft_sys::user::payer;
 
 /// Messages that one program was given and has not taken, of all users that send. The messages of
 /// one user are at most half of what others leave, so that no user keeps the others out.
@@ -97,10 +98,10 @@ impl Unread {
     /// True if the program may be given another message of a user.
     pub fn has_room(&self, program: u64, user: u32) -> bool {
         let Some(all) = self.of_program.get(&program) else { return true };
-        let own = || all.iter().filter(|given| given.user == user);
+        let own = || all.iter().filter(|given| payer(given.user) == payer(user));
         let bytes = all.iter().map(|given| given.len).sum();
-        has_share(own().count(), all.len(), UNREAD_MAX)
-            && has_share(own().map(|given| given.len).sum(), bytes, UNREAD_BYTES)
+        share::admits(user, own().count(), all.len(), UNREAD_MAX)
+            && share::admits(user, own().map(|given| given.len).sum(), bytes, UNREAD_BYTES)
     }
 
     /// Notes that a program was given a message of this length, which a user of a host sent.

@@ -239,12 +239,12 @@ impl Subscriptions {
         now: Instant,
         owner: Owner,
         filter: Filter,
-        bounds: Bounds,
+        (bounds, policy): (Bounds, &Policy),
     ) -> Result<SubscriptionId, SubscribeError> {
         if filter.lower > filter.upper {
             return Err(SubscribeError::EmptyRange);
         }
-        let count = self.table.values().filter(|s| s.owner.user == owner.user).count();
+        let count = policy.count(owner.user, self.table.values().map(|s| s.owner.user));
         if count >= bounds.per_user {
             return Err(SubscribeError::TooMany { bound: bounds.per_user });
         }

@@ -96,8 +96,10 @@ pub struct Counts {
 }
 
 /// The ends that ask.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pairing {
+    /// Returns the user who answers for what a user takes.
+    payer: fn(u32) -> u32,
     asks: BTreeMap<End, Ask>,
     /// The ends that wait for another end, by their names.
     waiting: BTreeMap<(Place, Place), Vec<End>>,
@@ -106,6 +108,12 @@ pub struct Pairing {
 }
 
 impl Pairing {
+    /// Returns none; `payer` names the user who answers for what a user takes.
+    pub fn new(payer: fn(u32) -> u32) -> Pairing {
+        let (asks, waiting, counts) = (BTreeMap::new(), BTreeMap::new(), Counts::default());
+        Pairing { payer, asks, waiting, counts }
+    }
+
     /// Returns the number of asks remembered.
     pub fn len(&self) -> usize {
         self.asks.len()
@@ -165,7 +173,8 @@ impl Pairing {
     fn has_room(&mut self, user: u32, out: &mut Vec<Do>) -> bool {
         let mut of_user = 0;
         let mut oldest: Option<(u64, End)> = None;
-        for (&end, ask) in self.asks.iter().filter(|(_, ask)| ask.user == user) {
+        let payer = (self.payer)(user);
+        for (&end, ask) in self.asks.iter().filter(|(_, ask)| (self.payer)(ask.user) == payer) {
             of_user += 1;
             if let State::Waits(since) = ask.state {
                 oldest = Some(oldest.map_or((since, end), |old| old.min((since, end))));
@@ -340,10 +349,15 @@ mod tests {
         Facts { namespace: 1, cookie, local: place(local), remote: place(remote) }
     }
 
-    #[derive(Default)]
     struct Agent {
         pairing: Pairing,
         now: u64,
+    }
+
+    impl Default for Agent {
+        fn default() -> Agent {
+            Agent { pairing: Pairing::new(|user| user), now: 0 }
+        }
     }
 
     impl Agent {

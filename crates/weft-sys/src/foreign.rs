@@ -1,10 +1,14 @@
-//! Descriptors of strangers, and the threads that close them.
+//! Descriptors of strangers, and the threads that ask and close them.
 //!
 //! To close a descriptor may take as long as its maker likes: a TCP socket with unsent bytes and
 //! SO_LINGER, a file of a file system in user space. So does closing a connection in whose queue
 //! such a descriptor is. Here a thread that serves nobody closes them. Each user has a queue of its
 //! own, which one thread works off, so that one user's closes hold up no other's. While a user's
 //! queue is full, no descriptor of that user is received ([`takes`]).
+//!
+//! A call about a socket may take as long: it waits for the socket's lock, which its maker has
+//! while a call of its own copies from memory that is not there (userfaultfd(2)). The thread of its
+//! user makes such calls too ([`ask`]).
 
 use crate::{memory, passing, sys, user, Peer};
 use rustix::net::{accept_with, SocketFlags};
@@ -13,13 +17,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use sys::Foreign;
 
 /// Descriptors of one user that wait to be closed, from which on no others are received.
 pub const QUEUE_MAX: usize = 64;
+/// Questions of one user that wait, from which on no others are asked.
+pub const QUESTIONS_MAX: usize = 256;
 /// In the place of a user: a process of which nothing is known.
 pub const ANYBODY: u32 = u32::MAX;
 /// Most threads; each closes for one user at a time.
@@ -29,12 +35,34 @@ const REST: Duration = Duration::from_secs(1);
 /// Stack of a thread, in bytes.
 const STACK: usize = 64 << 10;
 
-/// The descriptors of one user.
+/// A question about a descriptor, which is within it.
+type Question = Box<dyn FnOnce() + Send>;
+
+/// The work of a thread.
+enum Work {
+    Close(OwnedFd),
+    Ask(Question),
+}
+
+/// The descriptors of one user, and of those for whom the user answers ([`user::payer`]).
 #[derive(Default)]
 struct Lane {
     queue: VecDeque<OwnedFd>,
-    /// A thread closes one of them.
+    questions: VecDeque<Question>,
+    /// A thread works for the user.
     is_busy: bool,
+}
+
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.questions.is_empty()
+    }
+
+    /// Takes the next work: answered questions leave descriptors to be closed, which go first.
+    fn next(&mut self) -> Option<Work> {
+        let close = self.queue.pop_front().map(Work::Close);
+        close.or_else(|| self.questions.pop_front().map(Work::Ask))
+    }
 }
 
 struct Lanes {
@@ -64,23 +92,23 @@ fn lanes() -> MutexGuard<'static, Lanes> {
 }
 
 impl Lanes {
-    /// Takes the next descriptor of a user for whom no thread works.
-    fn next(&mut self) -> Option<(u32, OwnedFd)> {
-        let waits = |(_, lane): &(&u32, &Lane)| !lane.is_busy && !lane.queue.is_empty();
+    /// Takes the next work of a user for whom no thread works.
+    fn next(&mut self) -> Option<(u32, Work)> {
+        let waits = |(_, lane): &(&u32, &Lane)| !lane.is_busy && !lane.is_empty();
         let behind = self.of_user.range(self.last.saturating_add(1)..).find(waits);
         let user = *behind.or_else(|| self.of_user.iter().find(waits))?.0;
         let lane = self.of_user.get_mut(&user)?;
         self.last = user;
-        let fd = lane.queue.pop_front()?;
+        let work = lane.next()?;
         lane.is_busy = true;
         self.all -= 1;
-        Some((user, fd))
+        Some((user, work))
     }
 
     fn done(&mut self, user: u32) {
         if let Some(lane) = self.of_user.get_mut(&user) {
             lane.is_busy = false;
-            if lane.queue.is_empty() {
+            if lane.is_empty() {
                 self.of_user.remove(&user);
                 self.told.retain(|told| *told != user);
             }
@@ -88,13 +116,16 @@ impl Lanes {
     }
 }
 
-/// Closes what there is, until nothing has come for a while.
+/// Asks and closes what there is, until nothing has come for a while.
 fn work() {
     let mut all = lanes();
     loop {
-        if let Some((user, fd)) = all.next() {
+        if let Some((user, work)) = all.next() {
             drop(all);
-            drop(fd);
+            match work {
+                Work::Close(fd) => drop(fd),
+                Work::Ask(question) => question(),
+            }
             all = lanes();
             all.done(user);
             continue;
@@ -112,15 +143,37 @@ fn work() {
 
 /// Has a descriptor closed by a thread.
 fn hand_over(fd: OwnedFd, user: u32) {
-    let mut all = lanes();
+    let (user, mut all) = (user::payer(user), lanes());
     let lane = all.of_user.entry(user).or_default();
     lane.queue.push_back(fd);
-    let is_served = lane.is_busy;
+    begin(all, user);
+}
+
+/// Has the thread of a user ask about what a process of that user has passed: the calls that wait
+/// for others as long as these like. The caller waits for the answer at most as long as it wants.
+/// Questions of a user are asked in order. False: too many of this user wait.
+pub fn ask(user: u32, question: impl FnOnce() + Send + 'static) -> bool {
+    let (user, mut all) = (user::payer(user), lanes());
+    let lane = all.of_user.entry(user).or_default();
+    if lane.questions.len() >= QUESTIONS_MAX {
+        // What it holds is closed, for which the lock has to be free.
+        drop(all);
+        return false;
+    }
+    lane.questions.push_back(Box::new(question));
+    begin(all, user);
+    true
+}
+
+/// Has a thread begin to work for a user, who has one more piece of work.
+fn begin(mut all: MutexGuard<'static, Lanes>, user: u32) {
     all.all += 1;
-    if is_served {
+    if all.of_user.get(&user).is_some_and(|lane| lane.is_busy) {
         return;
     }
-    if all.resting == 0 && all.threads < THREADS_MAX {
+    // Threads that rest may have been woken for other users already, whose work takes long.
+    let waiting = all.of_user.values().filter(|lane| !lane.is_busy && !lane.is_empty()).count();
+    if waiting > all.resting && all.threads < THREADS_MAX {
         let thread = std::thread::Builder::new().name("weft-closing".into()).stack_size(STACK);
         // Where the system has no thread now, the next descriptor tries again.
         if sys::without_signals(|| thread.spawn(work)).is_ok() {
@@ -132,7 +185,7 @@ fn hand_over(fd: OwnedFd, user: u32) {
 
 /// True if descriptors of a user may be received: those before them are closed, or soon will be.
 pub fn takes(user: u32) -> bool {
-    let mut all = lanes();
+    let (user, mut all) = (user::payer(user), lanes());
     let is_full = all.of_user.get(&user).is_some_and(|lane| lane.queue.len() >= QUEUE_MAX);
     if is_full && !all.told.contains(&user) {
         all.told.push(user);
@@ -144,26 +197,49 @@ pub fn takes(user: u32) -> bool {
     !is_full
 }
 
-/// True if further connections may be accepted: those that wait to be closed take less than half of
-/// the descriptors that this process may have.
-pub fn has_room() -> bool {
-    let all = lanes().all as u64;
-    // The question to the kernel is rare: most processes have none.
-    all == 0 || getrlimit(Resource::Nofile).current.is_none_or(|most| all < most / 2)
+/// Returns the descriptors that may wait: half of those that this process may have.
+fn most() -> usize {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(most / 2).unwrap_or(usize::MAX)
 }
 
-/// True if a user need not pass a descriptor to hold this process up: it is root's, or this user's.
-fn is_own(user: u32) -> bool {
-    static NAMELESS: OnceLock<Option<u32>> = OnceLock::new();
-    let is_known = *NAMELESS.get_or_init(user::unknown) != Some(user);
-    is_known && (user == 0 || user == user::effective())
+/// True if further connections may be accepted: those that wait to be closed take less than half of
+/// the descriptors that this process may have. One that waits for connections does without its
+/// listeners meanwhile, which stay readable.
+pub fn has_room() -> bool {
+    let all = lanes().all;
+    // The question to the kernel is rare: most processes have none.
+    all == 0 || all < most()
+}
+
+/// Returns the reason for which a connection of a user is not served, if there is one: those of
+/// this user that wait to be closed are more than half of what others leave, or of what is not kept
+/// for root and the user of this process.
+pub fn refusal(user: u32) -> Option<String> {
+    let (payer, all) = (user::payer(user), lanes());
+    let own = all.of_user.get(&payer).map_or(0, |lane| lane.queue.len() + lane.questions.len());
+    let others = all.all - own;
+    drop(all);
+    if own == 0 {
+        return None;
+    }
+    let most = if user::is_own(user) { most() } else { most() / 8 * 7 };
+    is_over(own, others, most).then(|| {
+        format!("{own} descriptors of user {payer} have to be closed first, and do not close")
+    })
+}
+
+/// True if one who has `own` of the places, where others have `others`, takes no other of `most`.
+fn is_over(own: usize, others: usize, most: usize) -> bool {
+    own >= most.saturating_sub(others).div_ceil(2)
 }
 
 /// Closes a descriptor of a process of this user, at once where that takes no time. It is a
 /// descriptor that the process passed, or, if `is_connection`, a connection to that process, which
 /// ends for both sides.
 pub(crate) fn end(fd: OwnedFd, user: u32, is_connection: bool) {
-    let is_quick = is_own(user)
+    // These need not pass a descriptor to hold this process up.
+    let is_quick = user::is_own(user)
         || is_connection && passing::drains(fd.as_fd())
         || !is_connection && memory::is_memory(&fd);
     if !is_quick {
@@ -255,9 +331,9 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     /// Users whom no test shares with another.
-    const SLOW: u32 = 4_000_001;
-    const QUICK: u32 = 4_000_002;
-    const OWNED: u32 = 4_000_003;
+    const SLOW: u32 = 40_001;
+    const QUICK: u32 = 40_101;
+    const OWNED: u32 = 40_201;
 
     /// Returns a socket whose last close waits until the other one is closed.
     fn lingering() -> (TcpStream, TcpStream) {
@@ -364,6 +440,33 @@ mod tests {
             drop(other);
             until(|| !lanes().of_user.contains_key(&(SLOW + 30)));
         }
+    }
+
+    #[test]
+    fn refusal__of_one_who_has_half_of_what_others_leave() {
+        assert!(!is_over(63, 0, 128) && is_over(64, 0, 128));
+        assert!(!is_over(31, 64, 128) && is_over(32, 64, 128));
+        assert!(!is_over(0, 127, 128) && is_over(0, 128, 128));
+        assert_eq!(refusal(40_301), None, "nothing waits");
+    }
+
+    #[test]
+    fn ask__an_answer_that_does_not_come_holds_up_its_user_alone() {
+        const STUCK: u32 = 40_401;
+        const OTHER: u32 = 40_501;
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (answer, answers) = std::sync::mpsc::channel();
+        assert!(ask(STUCK, move || drop(held.recv())));
+        for user in [STUCK, OTHER, STUCK] {
+            let answer = answer.clone();
+            assert!(ask(user, move || answer.send(user).unwrap()));
+        }
+        assert_eq!(answers.recv().unwrap(), OTHER);
+        while ask(STUCK, || {}) {}
+        assert!(lanes().of_user[&STUCK].questions.len() == QUESTIONS_MAX && takes(STUCK));
+        assert!(ask(OTHER, || {}));
+        drop(release);
+        assert_eq!([answers.recv().unwrap(), answers.recv().unwrap()], [STUCK; 2]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! the same, nor that a user is root.
 
 use rustix::fs::{openat, Mode, OFlags, CWD};
+use std::sync::OnceLock;
 
 /// Reads a file of `/proc`, by system calls alone: a library that stands before the C library asks
 /// too.
@@ -98,6 +99,68 @@ pub fn sees(asking: u32, owner: u32) -> bool {
     unknown() != Some(asking) && (asking == 0 || asking == owner)
 }
 
+/// True if a user is root, or that of this process. The files of `/proc` are read once.
+pub fn is_own(user: u32) -> bool {
+    static NAMELESS: OnceLock<Option<u32>> = OnceLock::new();
+    let is_known = *NAMELESS.get_or_init(unknown) != Some(user);
+    is_known && (user == 0 || user == effective())
+}
+
+/// Returns the user who answers for what a user takes. A range of subordinate numbers in
+/// `/etc/subuid` (subuid(5)), all of which its owner may use, counts as the owner. Other numbers
+/// from `SUB_UID_MIN` of `/etc/login.defs` on (100000) count as one user: another name service may
+/// have given them to somebody. The files are read once.
+pub fn payer(user: u32) -> u32 {
+    static PAYERS: OnceLock<Payers> = OnceLock::new();
+    let read = |path| read_to_string(path).unwrap_or_default();
+    let files = || ["/etc/subuid", "/etc/passwd", "/etc/login.defs"].map(read);
+    PAYERS.get_or_init(|| Payers::read(&files())).of(user)
+}
+
+/// Ranges of subordinate users.
+struct Payers {
+    /// First number, last number, and the user who answers for them.
+    ranges: Vec<(u32, u32, u32)>,
+    /// The first number that counts as subordinate without a range.
+    from: u32,
+}
+
+impl Payers {
+    /// Reads the texts of subuid(5), passwd(5) and login.defs(5).
+    fn read([subuid, passwd, login]: &[String; 3]) -> Payers {
+        /// `SUB_UID_MIN` without such a line.
+        const FROM: u32 = 100_000;
+        let number_of = |name: &str| {
+            let line = |line: &str| {
+                let (of, rest) = line.split_once(':')?;
+                (of == name).then(|| rest.split(':').nth(1)?.parse().ok())?
+            };
+            name.parse().ok().or_else(|| passwd.lines().find_map(line))
+        };
+        let range = |line: &str| {
+            let mut parts = line.trim().split(':');
+            let (name, first) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);
+            let count = parts.next()?.parse::<u32>().ok()?.checked_sub(1)?;
+            // Nobody is to take the places of root.
+            let owner = number_of(name).filter(|owner| *owner != 0).unwrap_or(first);
+            Some((first, first.saturating_add(count), owner))
+        };
+        let least = |line: &str| line.trim().strip_prefix("SUB_UID_MIN")?.trim().parse().ok();
+        let from = login.lines().find_map(least).unwrap_or(FROM);
+        Payers { ranges: subuid.lines().filter_map(range).collect(), from }
+    }
+
+    fn of(&self, user: u32) -> u32 {
+        let within = |&&(first, last, _): &&(u32, u32, u32)| (first..=last).contains(&user);
+        match self.ranges.iter().find(within) {
+            // The last number stands for no user.
+            _ if user == 0 || user == u32::MAX => user,
+            Some((_, _, owner)) => *owner,
+            None => user.min(self.from),
+        }
+    }
+}
+
 /// Returns the effective user of this process.
 pub fn effective() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -149,6 +212,28 @@ mod tests {
         assert!(trusts(effective()).is_ok() == (unknown() != Some(effective())));
         assert!(trusts(effective() + 4242).is_err());
         assert!(unknown().is_none_or(|nameless| trusts(nameless).is_err()));
+    }
+
+    #[test]
+    fn payer__the_owner_of_a_range_and_one_user_for_the_others() {
+        let subuid = "ann:100000:65536\n1001:165536:65536\nroot:300000:10\nnone:400000:2\nx\n";
+        let passwd = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        let all = Payers::read(
+            &[subuid, passwd, "# SUB_UID_MIN 7\nSUB_UID_MIN\t200000\n"].map(String::from),
+        );
+        let same = [0, 1000, 1001, 65_534, 99_999, u32::MAX];
+        assert_eq!(same.map(|user| all.of(user)), same);
+        let of = [(100_000, 1000), (165_535, 1000), (165_536, 1001), (231_071, 1001)];
+        let others =
+            [(231_072, 200_000), (300_009, 300_000), (300_010, 200_000), (400_001, 400_000)];
+        for (user, payer) in of.into_iter().chain(others) {
+            assert_eq!(all.of(user), payer, "{user}");
+        }
+        let none = Payers::read(&[const { String::new() }; 3]);
+        assert_eq!(
+            [99_999, 100_000, 4_000_000].map(|user| none.of(user)),
+            [99_999, 100_000, 100_000]
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::Duration;
 use weft_agent::{Broker, BrokerLimits, Caller, Control, Hub};
 use weft_core::Instant;
 use weft_link::{LinkError, LinkEvent, Next, Turn, WaitFd};
+use weft_sys::foreign;
 
 /// Time between two polls of quiet links whose poll costs a system call.
 const IDLE_EVERY: Duration = Duration::from_micros(250);
@@ -25,6 +26,8 @@ const BROKER: u64 = 1;
 const DATAGRAMS: u64 = 2;
 const PROGRAMS: u64 = 3;
 const SOCKETS: u64 = 4;
+/// Longest sleep while no connection is accepted: the listeners, which stay readable, end no sleep.
+const SLEEP_FULL: Duration = Duration::from_millis(2);
 /// The same while a rank that shares memory has to read before another one is joined to it.
 const SLEEP_KEPT: Duration = Duration::from_millis(5);
 /// With `once`: time without ranks after which the agent ends.
@@ -270,14 +273,25 @@ impl Agent {
 
     /// Prepares a sleep; returns its end and adds the descriptors that end it. `None`: there is
     /// work.
-    fn prepare_sleep(&mut self, now: Instant, fds: &mut Vec<WaitFd>) -> Option<Instant> {
-        self.hub.wait_fds(fds);
-        self.desk.wait_fds(fds);
-        fds.push(WaitFd { fd: self.doors.as_raw_fd() });
+    fn prepare_sleep(
+        &mut self,
+        now: Instant,
+        has_room: bool,
+        fds: &mut Vec<WaitFd>,
+    ) -> Option<Instant> {
+        if has_room {
+            self.hub.wait_fds(fds);
+            self.desk.wait_fds(fds);
+            fds.push(WaitFd { fd: self.doors.as_raw_fd() });
+        }
         let keeps = self.broker.keeps() || self.sockets.holds();
         // A caller not yet accepted may have sent everything: no descriptor would end the sleep.
         let mut idle = self.hub.prepare_wait() && !self.hub.has_callers();
-        let mut until = now + if keeps { SLEEP_KEPT } else { SLEEP_MAX };
+        let mut until = match keeps {
+            _ if !has_room => now + SLEEP_FULL,
+            true => now + SLEEP_KEPT,
+            false => now + SLEEP_MAX,
+        };
         until = self.cluster.as_ref().map_or(until, |c| until.min(c.next_timeout()));
         for seat in self.room.seats.values_mut() {
             until = seat.next_timeout().map_or(until, |at| until.min(at));
@@ -291,7 +305,7 @@ impl Agent {
 
     fn sleep(&mut self, now: Instant) {
         let mut fds: Vec<WaitFd> = Vec::new();
-        if let Some(until) = self.prepare_sleep(now, &mut fds) {
+        if let Some(until) = self.prepare_sleep(now, foreign::has_room(), &mut fds) {
             sys::wait(&fds, until.since(now));
         }
         self.hub.finish_wait();
@@ -393,15 +407,30 @@ mod tests {
         let (mut agent, name) = agent("");
         let now = sys::now();
         agent.progress();
-        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
+        assert!(agent.prepare_sleep(now, true, &mut Vec::new()).is_some());
         agent.hub.finish_wait();
         let _caller = BareRank::connect(&name, EndpointId(5)).unwrap();
         // A caller that is noticed between two polls of callers.
         agent.hub.poll_sockets();
-        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_none());
+        assert!(agent.prepare_sleep(now, true, &mut Vec::new()).is_none());
         agent.hub.finish_wait();
         agent.attend(now);
-        assert!(agent.prepare_sleep(now, &mut Vec::new()).is_some());
+        assert!(agent.prepare_sleep(now, true, &mut Vec::new()).is_some());
+    }
+
+    #[test]
+    fn sleep__a_listener_does_not_end_it_while_no_connection_is_accepted() {
+        let (mut agent, name) = agent("");
+        let now = sys::now();
+        agent.progress();
+        let _caller = BareRank::connect(&name, EndpointId(5)).unwrap();
+        let mut fds = Vec::new();
+        let until = agent.prepare_sleep(now, false, &mut fds).unwrap();
+        agent.hub.finish_wait();
+        assert!(fds.is_empty() && until == now + SLEEP_FULL);
+        agent.prepare_sleep(now, true, &mut fds);
+        agent.hub.finish_wait();
+        assert!(fds.len() > 1);
     }
 
     /// Returns an agent and its name.

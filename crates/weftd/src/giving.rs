@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_cluster::names::share::has_share;
+use weft_cluster::share;
 use weft_streams::message::{Message, Other};
 use weft_streams::pairing::End;
 use weft_streams::words::RING;
@@ -124,8 +124,9 @@ impl Giving {
     ) -> Result<(), Declined> {
         let Shown { record, before, other } = self.shown.remove(&end).ok_or(Declined::Never)?;
         self.jobs.retain(|_, job| !job.thread.is_finished());
-        let of_user = self.jobs.values().filter(|job| job.user == user).count();
-        if self.jobs.contains_key(&lender) || !has_share(of_user, self.jobs.len(), JOBS_MAX) {
+        let of_user = share::count(user, self.jobs.values().map(|job| job.user));
+        let is_admitted = share::admits(user, of_user, self.jobs.len(), JOBS_MAX);
+        if self.jobs.contains_key(&lender) || !is_admitted {
             return Err(Declined::Later);
         }
         // A process says one thing at a time; more is not kept.
@@ -415,9 +416,19 @@ mod tests {
             let all = u64::from(user) * 1000..;
             all.take_while(|number| begins(giving, user, *number)).count()
         };
-        assert_eq!(of_user(&mut giving, 1), JOBS_MAX / 2);
-        assert_eq!(of_user(&mut giving, 2), JOBS_MAX / 4);
-        assert_eq!(of_user(&mut giving, 3), JOBS_MAX / 8);
+        let shared = JOBS_MAX / 8 * 7;
+        assert_eq!(of_user(&mut giving, 1), shared / 2);
+        assert_eq!(of_user(&mut giving, 2), shared / 4);
+        assert_eq!(of_user(&mut giving, 3), shared / 8);
+    }
+
+    #[test]
+    fn begin__a_user_with_subordinate_users_has_one_share() {
+        let mut giving = Giving::default();
+        let users = 7_000_001..7_000_009u32;
+        let all = users.flat_map(|user| (0..16).map(move |n| (user, n)));
+        let begun = all.filter(|(user, n)| begins(&mut giving, *user, u64::from(*user) * 1000 + n));
+        assert_eq!(begun.count(), JOBS_MAX / 8 * 7 / 2);
     }
 
     #[test]

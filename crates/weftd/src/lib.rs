@@ -30,6 +30,7 @@ mod links;
 pub mod lists;
 pub mod options;
 mod paths;
+mod questions;
 pub mod rights;
 mod room;
 mod seat;

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use weft_agent::{version_text, Attach, Caller, Control, FromRank, InKernel, Served, VERSION};
+use weft_cluster::share;
 use weft_core::{Instant, PeerId};
 use weft_link::secure::{JobKey, Security};
 use weft_link::Bytes;
+use weft_sys::user::payer;
 
 /// Cost of all ranks together in a turn, in packets. Each rank has an equal share, but at least
 /// `SHARE_MIN`.
@@ -139,7 +141,7 @@ impl Room {
         let most = self.options.ranks_of(owner);
         // Ranks that have ended and still retransmit have a seat too.
         let all = self.seats.len();
-        let own = self.seats.values().filter(|seat| seat.caller.user == caller.user).count();
+        let own = share::count(caller.user, self.seats.values().map(|seat| seat.caller.user));
         if self.draining {
             Some("it is about to end (SIGTERM, or weftd --stop)".into())
         } else if all >= seats {
@@ -172,7 +174,7 @@ impl Room {
     /// Adds a caller under the number `rank`.
     pub fn meet(&mut self, rank: u32, caller: Caller) {
         self.waiting.insert(rank, (caller, self.now + TIMEOUT));
-        let of = |user| self.waiting.values().filter(|(c, _)| c.user == user).count();
+        let of = |user| share::count(user, self.waiting.values().map(|(c, _)| c.user));
         let own = of(caller.user);
         let mut most = (caller.user, own);
         if own <= WAITING_OF_USER {
@@ -184,7 +186,7 @@ impl Room {
                 most = if n > most.1 { (other.user, n) } else { most };
             }
         }
-        let oldest = self.waiting.iter().filter(|(_, (c, _))| c.user == most.0);
+        let oldest = self.waiting.iter().filter(|(_, (c, _))| payer(c.user) == payer(most.0));
         if let Some((&rank, _)) = oldest.min_by_key(|(_, (_, until))| *until) {
             self.give_up_caller(rank, "it has asked for nothing, and others wait".into());
         }
@@ -266,7 +268,7 @@ impl Room {
                 counters: Rc::clone(counters),
                 key: security.job_key,
                 me: endpoint,
-                user: caller.user,
+                user: payer(caller.user),
             });
         }
         let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
@@ -323,7 +325,7 @@ impl Room {
     fn make_room(&mut self, user: u32) -> bool {
         let kept = if self.commands(user) { 0 } else { self.kept() };
         let full = self.seats.len() >= self.options.seats - kept;
-        self.give_up(|place_of, seat, _| (full || place_of == user) && seat.has_told())
+        self.give_up(|of, seat, _| (full || payer(of) == payer(user)) && seat.has_told())
     }
 
     /// Frees seats of ended ranks for which `done(user, seat, until)` is true. True if there were

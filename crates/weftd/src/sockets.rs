@@ -6,30 +6,34 @@
 
 use crate::giving::{is_early, Declined, Giving, Way};
 use crate::paths::Paths;
-use crate::sys::passing::{self, facts};
+use crate::questions::{Answer, Heard, Questions, Thing};
+use crate::sys::passing;
 use crate::sys::{self, Epoll, Interest};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use weft_cluster::share;
 use weft_core::Instant;
 use weft_link::LinkError;
 use weft_streams::message::{Message, Other, MESSAGE_MAX, VERSION};
-use weft_streams::pairing::{Do, End, Pairing, Program};
+use weft_streams::pairing::{Do, End, Facts, Pairing, Program};
 use weft_streams::words::SEGMENT;
 use weft_sys::foreign::{self, Listener};
 use weft_sys::passing::Received;
 use weft_sys::{memory, Foreign, Peer};
 
-/// Most programs, and most of one user.
+/// Most programs; one user has at most half of what others leave.
 const PROGRAMS_MAX: usize = 1024;
-const OF_USER: usize = 512;
 /// Programs accepted, and messages of a program read, in a round.
 const AT_ONCE: usize = 16;
 /// Most lists in one answer: a socket holds more messages.
 const LISTS: usize = 32;
 /// The listener's number in the set of descriptors; programs count from 1.
 const LISTENER: u64 = 0;
+/// The number of the answers to questions there.
+const ANSWERS: u64 = u64::MAX;
 /// Mark of the number of a program's bell.
 const BELL: u64 = 1 << 63;
 
@@ -41,7 +45,7 @@ struct Guest {
     /// The number of its process, and the list of its connections.
     list: Option<(u64, Foreign)>,
     /// The socket by which the agent may interrupt it.
-    bell: Option<Foreign<UnixStream>>,
+    bell: Option<Arc<Foreign<UnixStream>>>,
 }
 
 /// The programs, and what they ask.
@@ -53,7 +57,8 @@ pub struct Sockets {
     last: Program,
     pairing: Pairing,
     /// Sockets that are shown, until their other ends are.
-    held: BTreeMap<End, Foreign>,
+    held: BTreeMap<End, (Foreign, Option<Facts>)>,
+    questions: Questions,
     /// Bytes that go back to TCP.
     giving: Giving,
     /// Ends in different networks.
@@ -84,14 +89,17 @@ impl Sockets {
         sys::let_all_connect(&name);
         let set = Epoll::new().map_err(fail)?;
         set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
+        let questions = Questions::new().map_err(fail)?;
+        set.add(&questions, ANSWERS, Interest::READ).map_err(fail)?;
         Ok(Sockets {
             listener: Listener::new(listener),
             set,
             ready: Vec::new(),
             guests: BTreeMap::new(),
             last: LISTENER,
-            pairing: Pairing::default(),
+            pairing: Pairing::new(weft_sys::user::payer),
             held: BTreeMap::new(),
+            questions,
             giving: Giving::default(),
             paths: Paths::default(),
             to_do: Vec::new(),
@@ -133,6 +141,7 @@ impl Sockets {
         for &one in &ready {
             match one {
                 LISTENER => self.accept(),
+                ANSWERS => self.hear_answers(now),
                 bell if bell & BELL != 0 => self.hear_bell(bell & !BELL),
                 program => self.read(now, program, may),
             }
@@ -152,8 +161,14 @@ impl Sockets {
             let Ok(socket) = passing::accept(&self.listener) else { return };
             let Ok(Peer { uid: user, .. }) = Peer::of(&socket) else { continue };
             let socket = Foreign::connection(UnixStream::from(socket), user);
-            let of_user = self.guests.values().filter(|guest| guest.user == user).count();
-            if self.guests.len() >= PROGRAMS_MAX || of_user >= OF_USER {
+            let of_user = share::count(user, self.guests.values().map(|guest| guest.user));
+            let is_admitted = share::admits(user, of_user, self.guests.len(), PROGRAMS_MAX);
+            if let Some(why) = foreign::refusal(user) {
+                self.turned_away += 1;
+                let _ = passing::send(&socket, &Message::None { token: 0, why }.encode(), None);
+                continue;
+            }
+            if !is_admitted {
                 self.turned_away += 1;
                 continue;
             }
@@ -184,12 +199,12 @@ impl Sockets {
             if len == 0 {
                 return self.end(program, "");
             }
-            let out = &mut self.to_do;
             match (Message::decode(&buf[..len]), passed) {
                 (Ok(Message::Ask { token, local, remote }), None) => {
                     let end = (program, token);
-                    self.held.remove(&end);
-                    self.pairing.ask(now.0, (end, user, namespace), (local, remote), may, out);
+                    self.let_go(end);
+                    let (who, out) = ((end, user, namespace), &mut self.to_do);
+                    self.pairing.ask(now.0, who, (local, remote), may, out);
                 }
                 (Ok(Message::Here(token)), Some(socket)) => {
                     self.shows(now, (program, token), socket, may);
@@ -204,13 +219,17 @@ impl Sockets {
                 (Ok(Message::Back { token, before, other }), Some(record)) => {
                     self.giving.shows((program, token), record, before, other);
                 }
-                (Ok(Message::Path(token)), Some(path)) => self.shows_path((program, token), path),
+                (Ok(Message::Path(token)), Some(path)) => {
+                    if self.pairing.is_called((program, token)) {
+                        self.questions.path((program, token), path);
+                    }
+                }
                 (Ok(Message::Bell(_)), Some(bell)) => self.has_bell(program, bell),
                 (Ok(Message::List(after)), None) => self.list(program, user, after),
                 (Ok(Message::Cancel(token)), None) => {
-                    self.held.remove(&(program, token));
+                    self.let_go((program, token));
                     self.paths.forget((program, token));
-                    self.pairing.cancel((program, token), out);
+                    self.pairing.cancel((program, token), &mut self.to_do);
                 }
                 (Err("version"), _) => {
                     return self.end(program, "it speaks another version of these messages");
@@ -225,28 +244,43 @@ impl Sockets {
     fn shows(&mut self, now: Instant, end: End, socket: Foreign, may: &dyn Fn(u32, u32) -> bool) {
         if let Some(lender) = self.giving.awaits(end) {
             self.give_back(end, socket, lender, may);
-        } else {
-            let facts = facts(&socket);
-            self.held.insert(end, socket);
-            self.pairing.shown(now.0, end, facts, &mut self.to_do);
+        } else if !self.pairing.is_called(end) || !self.questions.socket(end, socket) {
+            self.pairing.shown(now.0, end, None, &mut self.to_do);
         }
     }
 
-    /// An end shows its path.
-    fn shows_path(&mut self, end: End, path: Foreign) {
-        if self.pairing.is_called(end) {
-            self.paths.shows(end, path);
+    /// Hears what the kernel says of things that programs have passed.
+    fn hear_answers(&mut self, now: Instant) {
+        self.questions.begin();
+        while let Some((end, answer)) = self.questions.next() {
+            match answer {
+                Answer::Socket(socket, facts) => {
+                    self.held.insert(end, (socket, facts));
+                    self.pairing.shown(now.0, end, facts, &mut self.to_do);
+                }
+                Answer::Path(path, Some(facts)) if self.pairing.is_called(end) => {
+                    self.paths.shows(end, path, facts);
+                }
+                Answer::Path(..) => {}
+                Answer::Bell(heard) => self.heard(end.0, heard),
+            }
+            self.act();
         }
+    }
+
+    /// An end shows nothing any more.
+    fn let_go(&mut self, end: End) {
+        self.held.remove(&end);
+        self.questions.forget(end);
     }
 
     /// Returns a way to the bell of an end's program.
     fn bell_of(&self, (program, token): End) -> Option<Way> {
-        way(self.guests.get(&program)?.bell.as_deref(), token)
+        way(self.guests.get(&program)?.bell.as_deref().map(|bell| &**bell), token)
     }
 
     /// A program has a bell from now on.
     fn has_bell(&mut self, program: Program, bell: Foreign) {
-        // Another descriptor would be closed as a connection, and so perhaps on this thread.
         if !weft_sys::passing::is_connection(&bell) {
             return self.end(program, "the descriptor is no end of a pair of its own");
         }
@@ -255,42 +289,54 @@ impl Sockets {
         if let Some(guest) = self.guests.get_mut(&program).filter(|_| added) {
             let user = bell.user();
             let bell = UnixStream::from(bell.into_inner());
-            guest.bell = Some(Foreign::new(bell, user).into_connection());
+            guest.bell = Some(Arc::new(Foreign::new(bell, user)));
         }
     }
 
-    /// A program has no bell any more. A thread may have a copy.
+    /// A program has no bell any more. A thread may have a copy. The thread of its user closes it:
+    /// the program may have a copy too, from which it reads.
     fn lose_bell(&mut self, program: Program) {
+        self.questions.forget_thing((program, 0), Thing::Bell);
         if let Some(bell) = self.guests.get_mut(&program).and_then(|guest| guest.bell.take()) {
-            self.set.remove(&bell);
+            self.set.remove(&*bell);
+            foreign::ask(bell.user(), move || drop(bell));
         }
     }
 
-    /// A program says something by its bell: it lends a socket, or has none.
+    /// A program says something by its bell: it lends a socket, or has none. Nothing more is told
+    /// of the bell until that is read.
     fn hear_bell(&mut self, program: Program) {
-        for _ in 0..AT_ONCE {
-            let bell = self.guests.get(&program).and_then(|guest| guest.bell.as_ref());
-            let Some(bell) = bell else { return };
-            let mut buf = [0; MESSAGE_MAX];
-            let got = passing::recv(bell, &mut buf, bell.user()).and_then(Received::only);
-            let (message, fd) = match got {
-                Err(e) if is_early(&e) => return,
-                Ok((len @ 1.., fd)) => (Message::decode(&buf[..len]), fd),
-                _ => return self.lose_bell(program),
-            };
+        let bell = self.guests.get(&program).and_then(|guest| guest.bell.clone());
+        let Some(bell) = bell else { return };
+        self.set.remove(&*bell);
+        if !self.questions.bell((program, 0), bell) {
+            self.lose_bell(program);
+        }
+    }
+
+    /// Words of a program have come by its bell.
+    fn heard(&mut self, program: Program, heard: Heard) {
+        for (message, fd) in heard.messages {
             match (message, fd) {
-                (Ok(Message::Lent(token)), Some(fd)) => self.lent((program, token), fd),
-                (Ok(Message::Soon(token)), None) => self.giving.lends_soon((program, token)),
-                (Ok(Message::Cancel(token)), None) => self.giving.lends_not((program, token)),
+                (Message::Lent(token), Some(fd)) => self.lent((program, token), fd),
+                (Message::Soon(token), None) => self.giving.lends_soon((program, token)),
+                (Message::Cancel(token), None) => self.giving.lends_not((program, token)),
                 _ => return self.lose_bell(program),
             }
+        }
+        let bell = self.guests.get(&program).and_then(|guest| guest.bell.as_ref());
+        let is_told = bell.is_some_and(|bell| {
+            !heard.is_over && self.set.add(&**bell, program | BELL, Interest::READ).is_ok()
+        });
+        if !is_told {
+            self.lose_bell(program);
         }
     }
 
     /// A program lends a socket. It hears at once that the socket is free if nobody waits for it.
     fn lent(&mut self, end: End, fd: Foreign) {
         if !self.giving.lent(end, fd) {
-            if let Some(bell) = self.guests.get(&end.0).and_then(|one| one.bell.as_ref()) {
+            if let Some(bell) = self.guests.get(&end.0).and_then(|one| one.bell.as_deref()) {
                 let _ = passing::send(bell, &Message::Free(end.1).encode(), None);
             }
         }
@@ -350,6 +396,7 @@ impl Sockets {
             self.set.remove(&guest.socket);
         }
         self.held.retain(|end, _| end.0 != program);
+        self.questions.gone(program);
         self.giving.gone(program);
         self.paths.gone(program);
         self.pairing.gone(program, &mut self.to_do);
@@ -363,7 +410,7 @@ impl Sockets {
                 Do::Far(end) => self.say(end, &Message::Far(end.1), None),
                 Do::Prove(one, other) => self.prove(one, other),
                 Do::Refuse(end, why) => {
-                    self.held.remove(&end);
+                    self.let_go(end);
                     self.paths.forget(end);
                     let (token, why) = (end.1, why.to_string());
                     self.say(end, &Message::None { token, why }, None);
@@ -375,7 +422,7 @@ impl Sockets {
 
     /// Tries the network between two ends whose sockets are held.
     fn prove(&mut self, one: End, other: End) {
-        let named = |end: End| (end, self.held.get(&end).and_then(|one| facts(one)));
+        let named = |end: End| (end, self.held.get(&end).and_then(|(_, facts)| *facts));
         if self.paths.begin([named(one), named(other)]) {
             self.look_at_paths();
         } else {

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant as Clock};
+use weft_cluster::share;
 use weft_core::Instant;
 use weft_link::{LinkError, WaitFd};
 use weft_sys::agent::{self, Kind};
@@ -209,13 +210,18 @@ impl StatusServer {
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
+            if let Some(why) = foreign::refusal(peer.uid) {
+                let _ = (&*stream).write(format!("refused: {why}\n").as_bytes());
+                continue;
+            }
             let until = now + TIMEOUT;
             self.visitors.push_back(Visitor { stream, until, answer: Vec::new() });
         }
         self.visitors.retain_mut(|visitor| visitor.goes_on(&mut answer) && now < visitor.until);
         while self.visitors.len() > VISITORS_MAX {
-            let of = |user| self.visitors.iter().filter(|v| v.stream.user() == user).count();
-            let most = self.visitors.iter().map(|v| of(v.stream.user())).max();
+            let users = || self.visitors.iter().map(|v| v.stream.user());
+            let of = |user| share::count(user, users());
+            let most = users().map(of).max();
             let oldest = self.visitors.iter().position(|v| Some(of(v.stream.user())) == most);
             oldest.and_then(|at| self.visitors.remove(at));
         }

@@ -7,7 +7,10 @@ use common::Served;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::channel;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weft_conformance::{be_user, skip, LatePage};
 use weft_streams::message::{Message, Place, MESSAGE_MAX};
 use weft_streams::words::SEGMENT;
 use weft_sys::agent::{connect_to, Kind};
@@ -24,7 +27,11 @@ struct Program(OwnedFd);
 
 impl Program {
     fn of(agent: &Served) -> Program {
-        Program(connect_to(&socket_name(&agent.name), Kind::Messages).unwrap().0)
+        Program::at(&agent.name)
+    }
+
+    fn at(agent: &str) -> Program {
+        Program(connect_to(&socket_name(agent), Kind::Messages).unwrap().0)
     }
 
     fn say(&self, message: &Message, pass: Option<&OwnedFd>) {
@@ -203,4 +210,96 @@ fn program__nonsense_ends_its_connection_alone() {
     late.asks(2, &other);
     good.is_called(1);
     late.is_called(2);
+}
+
+/// Pairs both ends of a connection.
+fn pairs(agent: &Served) {
+    let (a, b) = (Program::of(agent), Program::of(agent));
+    let (one, other) = connection();
+    a.asks(1, &one);
+    b.asks(2, &other);
+    a.is_called(1);
+    b.is_called(2);
+    a.shows(1, &one);
+    b.shows(2, &other);
+    for program in [a, b] {
+        assert!(matches!(program.hears(), Some((Message::Pair { .. }, Some(_)))));
+    }
+}
+
+/// Fills a page at the end of a test, also of one that fails.
+struct Fills(Arc<LatePage>);
+
+impl Drop for Fills {
+    fn drop(&mut self) {
+        self.0.fill();
+    }
+}
+
+/// Shows a socket whose lock a call has that reads the page.
+fn hold_socket(a: &Program, b: &Program, page: &Arc<LatePage>) -> Vec<OwnedFd> {
+    let (one, other) = connection();
+    a.asks(1, &one);
+    b.asks(2, &other);
+    a.is_called(1);
+    b.is_called(2);
+    let (page, socket) = (Arc::clone(page), one.try_clone().unwrap());
+    let _sends = std::thread::spawn({
+        let page = Arc::clone(&page);
+        move || page.send_by(socket.as_fd())
+    });
+    assert!(page.is_awaited(LIMIT));
+    a.shows(1, &one);
+    vec![one.into(), other.into()]
+}
+
+/// Passes a bell from which a call receives into the page, and rings it.
+fn hold_bell(a: &Program, page: &Arc<LatePage>) -> Vec<OwnedFd> {
+    let (bell, own) = passing::pair().unwrap();
+    passing::send(&own, b"for the program itself", None).unwrap();
+    let (page, copy) = (Arc::clone(page), bell.try_clone().unwrap());
+    let _receives = std::thread::spawn({
+        let page = Arc::clone(&page);
+        move || page.receive_by(copy.as_fd())
+    });
+    assert!(page.is_awaited(LIMIT));
+    a.say(&Message::Bell(7), Some(&bell));
+    passing::send(&own, &Message::Soon(1).encode(), None).unwrap();
+    vec![bell, own]
+}
+
+#[test]
+fn stranger__calls_that_hold_what_was_passed_hold_no_other_user_up() {
+    for holds_socket in [true, false] {
+        let page = match LatePage::new() {
+            Ok(page) => Arc::new(page),
+            Err(why) => return skip(&format!("this user has no page that comes late: {why}")),
+        };
+        let agent = Served::start("");
+        let _fills = Fills(Arc::clone(&page));
+        let (ready, is_ready) = channel();
+        let (done, is_done) = channel::<()>();
+        let name = agent.name.clone();
+        let stranger = std::thread::spawn(move || {
+            let user = be_user(12_345);
+            let (a, b) = (Program::at(&name), Program::at(&name));
+            let _kept = match holds_socket {
+                true => hold_socket(&a, &b, &page),
+                false => hold_bell(&a, &page),
+            };
+            ready.send(user).unwrap();
+            let _ = is_done.recv();
+            page.fill();
+        });
+        if let Err(why) = is_ready.recv().unwrap() {
+            skip(&format!("this user cannot become another one: {why}"));
+        } else {
+            pairs(&agent);
+            assert_eq!(agent.reports("sockets_paired"), 1);
+        }
+        drop(done);
+        stranger.join().unwrap();
+        // The agent closes what the stranger has passed, and goes on.
+        pairs(&agent);
+    }
 }

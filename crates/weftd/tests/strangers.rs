@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -89,6 +89,7 @@ fn role__plays_what_the_environment_names() {
         "linger" => Box::new(SOCKETS.map(|(end, kind)| linger(&format!("{argument}{end}"), kind))),
         "linger at a rank" => Box::new(linger(&argument, Kind::Messages)),
         "fill" => Box::new(fill(&argument)),
+        "crowd" => Box::new(crowd(&argument)),
         other => panic!("{other}"),
     };
     println!("\nready");
@@ -161,6 +162,28 @@ fn fill(agent: &str) -> Vec<Names> {
     all
 }
 
+/// Passes such sockets, each by a connection of its own, until the agent refuses one and says why.
+fn crowd(agent: &str) -> Vec<TcpStream> {
+    let mut kept = Vec::new();
+    loop {
+        let (one, other) = lingering();
+        let (desk, _) = connect_to(&format!("{agent}-desk"), Kind::Stream).unwrap();
+        // The agent may have ended the connection meanwhile.
+        let _ = passing::send(&desk, b"s", Some(one.as_fd()));
+        kept.push(other);
+        let mut desk = UnixStream::from(desk);
+        desk.set_nonblocking(false).unwrap();
+        desk.set_read_timeout(Some(LIMIT)).unwrap();
+        let (mut said, mut part) = (Vec::new(), [0; 4096]);
+        while let Ok(len @ 1..) = desk.read(&mut part) {
+            said.extend(&part[..len]);
+        }
+        if String::from_utf8_lossy(&said).contains("have to be closed first") {
+            return kept;
+        }
+    }
+}
+
 fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
@@ -174,11 +197,20 @@ struct Agent {
 
 impl Agent {
     fn start() -> Agent {
+        Agent::with_command(&mut Command::new(env!("CARGO_BIN_EXE_weftd")))
+    }
+
+    /// Starts one whose processes may have so many descriptors.
+    fn with_descriptors(most: usize) -> Agent {
+        let start = format!("ulimit -n {most} && exec {} \"$@\"", env!("CARGO_BIN_EXE_weftd"));
+        Agent::with_command(Command::new("sh").args(["-c", &start, "weftd"]))
+    }
+
+    fn with_command(command: &mut Command) -> Agent {
         let random = weft_link::random_u64();
         let name = format!("@weft-test-{random:016x}");
         let folder = std::env::temp_dir().join(format!("weft-strangers-{random:016x}"));
         KeyFile::init(&folder.join("key")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
         command.args(["--links", "udp", "--user=", "--name", &name, "--cluster", "test"]);
         command.args(["--cluster-port", "0", "--cluster-multicast", "off", "--cluster-key"]);
         command.arg(folder.join("key")).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -221,6 +253,16 @@ fn agent__what_a_stranger_passes_holds_nobody_up() {
     drop(stranger);
     status::status(&agent.name).unwrap();
     names.withdraw(1).unwrap();
+}
+
+#[test]
+fn agent__a_stranger_who_takes_its_descriptors_is_refused_and_others_are_served() {
+    let agent = Agent::with_descriptors(256);
+    let Some(mut stranger) = Stranger::start("crowd", &agent.name) else { return };
+    stranger.says("ready");
+    status::status(&agent.name).unwrap();
+    lists::programs(&agent.name).unwrap();
+    assert!(Names::at(&agent.name).unwrap().list().is_ok());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{user, LinkError};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use weft_sys::foreign::{has_room, Listener, ANYBODY};
+use weft_sys::foreign::{has_room, refusal, Listener, ANYBODY};
 use weft_sys::{memory, Foreign, Peer as Process};
 
 /// Highest number of accepted sockets without a hello. Beyond it, the oldest socket of the user
@@ -90,9 +90,11 @@ impl Listeners {
     /// user loses a connection because of processes that send no hello.
     fn give_up_pending(&mut self) {
         let mut of: BTreeMap<u32, usize> = BTreeMap::new();
-        self.pending.iter().for_each(|s| *of.entry(s.user).or_default() += 1);
+        self.pending.iter().for_each(|s| *of.entry(user::payer(s.user)).or_default() += 1);
         let most = of.values().copied().max().unwrap_or(0);
-        if let Some(at) = self.pending.iter().position(|s| of.get(&s.user) == Some(&most)) {
+        if let Some(at) =
+            self.pending.iter().position(|s| of.get(&user::payer(s.user)) == Some(&most))
+        {
             self.pending.remove(at).refuse(TOO_MANY);
         }
     }
@@ -218,6 +220,11 @@ impl ShmLink {
             };
             let Ok(peer) = Process::of(&fd) else { continue };
             let fd = Foreign::connection(fd, peer.uid);
+            if let Some(why) = refusal(peer.uid) {
+                let _ = socket::send(&fd, &rendezvous::refusal(&why), None);
+                self.note_refusal(&why);
+                continue;
+            }
             // Of a stranger a rank receives nothing: it could be a descriptor.
             if let Some(why) = user::same(self.user, peer.uid).err().filter(|_| !self.is_hub) {
                 // The other side would take the end of the connection for that of the process.
@@ -373,7 +380,8 @@ impl ShmLink {
         if crossed.is_none() && self.peers.len() >= self.config.max_peers {
             return Err(format!("no room for endpoint {endpoint}"));
         }
-        let own = || self.peers.iter().filter(|p| p.socket.user == *user).count();
+        let payer = user::payer(*user);
+        let own = || self.peers.iter().filter(|p| user::payer(p.socket.user) == payer).count();
         if self.is_hub && own() >= self.of_user {
             return Err(format!("user {user} has {} connections, the limit", self.of_user));
         }

@@ -27,10 +27,11 @@ pub struct Rule {
     pub see: See,
 }
 
-/// Rules in order; the first that holds counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Rules in order; the first that holds counts. And the users who count as one.
+#[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
+    payer: fn(u32) -> u32,
 }
 
 impl Policy {
@@ -43,7 +44,19 @@ impl Policy {
         let reserved = 0..=Policy::RESERVED - 1;
         rules.push(Rule { users: 1..=u32::MAX, kinds: reserved, claim: false, see: See::All });
         rules.push(Rule { users: 0..=u32::MAX, kinds: 0..=u32::MAX, claim: true, see: See::All });
-        Policy { rules }
+        Policy { rules, payer: |user| user }
+    }
+
+    /// Counts users as one for bounds of one user; `payer` returns the one who answers for what a
+    /// user takes.
+    pub fn counting(self, payer: fn(u32) -> u32) -> Policy {
+        Policy { payer, ..self }
+    }
+
+    /// Counts those of `users` that count as `user`.
+    pub fn count(&self, user: u32, users: impl Iterator<Item = u32>) -> usize {
+        let payer = (self.payer)(user);
+        users.filter(|other| (self.payer)(*other) == payer).count()
     }
 
     fn rule(&self, user: u32, kind: u32) -> Option<&Rule> {

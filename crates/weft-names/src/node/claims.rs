@@ -71,7 +71,8 @@ impl Node {
     fn check_claim(&self, name: &Claim) -> Result<(), ClaimError> {
         let Claim { owner, kind, lower, upper, alias, .. } = name;
         let all = &self.claims.table;
-        let own = all.values().filter(|own| own.name.owner.user == owner.user).count();
+        let users = all.values().map(|own| own.name.owner.user);
+        let own = self.policy.count(owner.user, users);
         let (per_user, per_host) = (self.config.claims_per_user, self.config.claims_per_host);
         match () {
             () if self.is_over => Err(ClaimError::Ended),

@@ -250,7 +250,7 @@ impl Node {
         let now = self.timers.tick(now, &self.config, &mut self.stats);
         let Config { subscriptions_per_user: per_user, queue_max: queue, .. } = self.config;
         let bounds = Bounds { per_user, queue };
-        let id = self.subscriptions.add(now, owner, filter, bounds)?;
+        let id = self.subscriptions.add(now, owner, filter, (bounds, &self.policy))?;
         self.subscriptions.start(id, &self.directory, &self.policy);
         if let Some(at) = self.subscriptions.deadline(id) {
             self.timers.arm(Timer::Subscription(id), at);

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_cluster::local::{self, Frame, Request, Say};
 use weft_cluster::names::directory::Gone;
-use weft_cluster::names::share::has_share;
 use weft_cluster::names::Owner;
+use weft_cluster::share;
 use weft_core::Instant;
 use weft_link::LinkError;
 use weft_sys::foreign::{self, Listener};
+use weft_sys::user::payer;
 use weft_sys::{Foreign, Peer};
 
 /// Most connections. One user has at most half of what others leave.
@@ -298,7 +299,7 @@ impl Callers {
             }
             self.next += 1;
             let owner = Owner { user, process, serial: self.next };
-            let of_user = self.table.values().filter(|c| c.owner.user == user).count();
+            let of_user = share::count(user, self.table.values().map(|c| c.owner.user));
             let mut caller = Caller {
                 stream,
                 id: self.next,
@@ -315,9 +316,11 @@ impl Callers {
                 closed: None,
                 is_over: false,
             };
-            if !has_share(of_user, self.table.len(), CALLERS_MAX) {
+            let is_admitted = share::admits(user, of_user, self.table.len(), CALLERS_MAX);
+            let many = (!is_admitted)
+                .then(|| format!("the agent has {of_user} connections of user {user}"));
+            if let Some(why) = foreign::refusal(user).or(many) {
                 self.turned_away += 1;
-                let why = format!("the agent has {of_user} connections of user {user}");
                 caller.say(1, &Say::Refused(why));
                 continue;
             }
@@ -401,7 +404,7 @@ impl Callers {
         let mut of_user: BTreeMap<u32, Vec<CallerId>> = BTreeMap::new();
         for id in due {
             let Some(caller) = self.table.get(&id) else { continue };
-            of_user.entry(caller.owner.user).or_default().push(id);
+            of_user.entry(payer(caller.owner.user)).or_default().push(id);
         }
         self.last.retain(|user, _| of_user.contains_key(user));
         for (user, ids) in &mut of_user {
@@ -416,7 +419,7 @@ impl Callers {
 
     /// True if the programs of a user have read enough of what they were told for a large answer.
     pub fn reads(&self, user: u32) -> bool {
-        let of_user = self.table.values().filter(|c| c.owner.user == user);
+        let of_user = self.table.values().filter(|c| payer(c.owner.user) == payer(user));
         of_user.map(|c| c.out.len()).sum::<usize>() < UNREAD_OF_USER
     }
 

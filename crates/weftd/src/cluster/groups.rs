@@ -13,6 +13,7 @@ use weft_cluster::names::groups::{GroupConfig, SendError};
 use weft_cluster::names::node::ClaimId;
 use weft_cluster::names::{BindingId, Claim, Filter, Mode, NameEvent, Notice, SubscriptionId};
 use weft_cluster::session::class;
+use weft_cluster::share;
 use weft_core::Instant;
 
 /// Memberships of one user on this host, which bounds the memory of their messages.
@@ -113,7 +114,7 @@ impl Cluster {
         (slow_ms, put_out_ms): (u64, u64),
     ) -> Option<Say> {
         let user = self.owner_of(id)?.user;
-        if self.groups.table.values().filter(|h| h.user == user).count() >= OF_USER {
+        if share::count(user, self.groups.table.values().map(|h| h.user)) >= OF_USER {
             let why = format!("the user is a member of {OF_USER} groups here: leave some");
             return Some(Say::Refused(why));
         }

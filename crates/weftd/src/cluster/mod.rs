@@ -171,7 +171,7 @@ impl Cluster {
         };
         let mut node = Node::new(config, host, life, address, now);
         publish_host(&mut node, now);
-        node.set_policy(Policy::new(options.rules.clone()));
+        node.set_policy(Policy::new(options.rules.clone()).counting(weft_sys::user::payer));
         let sessions = Sessions::new(&options.name, keys, now);
         let named = host_name();
         log::info!("cluster {}: this host is {named} (number {host}), at {address}", options.name);

@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 use weft_cluster::counters;
 use weft_cluster::local::Say;
-use weft_cluster::names::share::has_share;
 use weft_cluster::names::{HostId, Owner};
 use weft_cluster::ranks::{Answer, Ask, Cursor, Entry, Message, OfHost};
 use weft_cluster::session::class;
+use weft_cluster::share;
 use weft_core::Instant;
 use weft_sys::{memory, Foreign};
 
@@ -119,9 +119,10 @@ impl Ranks {
             return Err("the page of a rank is sealed memory of 8 KiB".into());
         }
         let others = || self.pages.iter().filter(|(other, _)| **other != id).map(|(_, p)| p.owner);
-        let of_user = others().filter(|o| o.user == owner.user).count();
+        let of_user = share::count(owner.user, others().map(|o| o.user));
         let of_process = others().filter(|o| o.process == owner.process).count();
-        if !has_share(of_user, others().count(), PAGES_MAX) || of_process >= OF_PROCESS {
+        let is_admitted = share::admits(owner.user, of_user, others().count(), PAGES_MAX);
+        if !is_admitted || of_process >= OF_PROCESS {
             return Err("the agent has the pages of too many ranks".into());
         }
         self.pages.insert(id, Page { owner, file: page.into_inner().into() });
@@ -174,9 +175,9 @@ impl Cluster {
     pub(super) fn gather(&mut self, now: Instant, id: CallerId, serial: u32) -> Option<Say> {
         let user = self.callers.get_mut(id)?.owner.user;
         let all = &self.ranks.gathers;
-        let of_user = all.values().filter(|g| g.user == user).count();
-        let is_busy =
-            !has_share(of_user, all.len(), QUESTIONS) || all.values().any(|g| g.caller == id);
+        let of_user = share::count(user, all.values().map(|g| g.user));
+        let is_busy = !share::admits(user, of_user, all.len(), QUESTIONS)
+            || all.values().any(|g| g.caller == id);
         if is_busy {
             return Some(Say::Refused("too many questions for ranks are under way".into()));
         }

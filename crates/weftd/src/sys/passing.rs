@@ -1,5 +1,7 @@
 //! Unix sockets of messages, shared memory, and what a TCP socket says of itself. Of what somebody
-//! passed only the socket's options are asked for: the kernel answers, whatever it is.
+//! passed only the socket's options are asked for: the kernel answers, whatever it is. Of a socket
+//! whose lock a call of its program has, it answers after that call: facts are asked for by threads
+//! that serve no other user.
 
 use super::check;
 use std::ffi::c_void;
@@ -8,7 +10,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use weft_streams::message::Place;
-use weft_streams::pairing::Facts;
+pub use weft_streams::pairing::Facts;
 pub use weft_sys::passing::{recv, send};
 
 const KIND: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -151,11 +153,27 @@ pub fn namespace(fd: &impl AsRawFd) -> Option<u64> {
     option(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, 0u64)
 }
 
-/// Returns the number of the namespace and the name of a UDP socket.
-pub fn facts_of_path(fd: &OwnedFd) -> Option<(u64, Place)> {
-    let protocol = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0 as libc::c_int)?;
-    let facts = (namespace(fd)?, name(fd, libc::getsockname)?);
-    (protocol == libc::IPPROTO_UDP).then_some(facts)
+/// A UDP socket as it describes itself.
+#[derive(Clone, Copy, Debug)]
+pub struct PathFacts {
+    /// Number of its network namespace.
+    pub namespace: u64,
+    /// Its name.
+    pub place: Place,
+}
+
+/// True if it is an internet socket of a type and a protocol. The kernel says it whoever has the
+/// socket's lock.
+fn is_internet(fd: &OwnedFd, kind: libc::c_int, protocol: libc::c_int) -> bool {
+    let is = |name| option(fd, libc::SOL_SOCKET, name, 0 as libc::c_int);
+    matches!(is(libc::SO_DOMAIN), Some(libc::AF_INET | libc::AF_INET6))
+        && (is(libc::SO_TYPE), is(libc::SO_PROTOCOL)) == (Some(kind), Some(protocol))
+}
+
+/// Returns what a UDP socket says of itself.
+pub fn facts_of_path(fd: &OwnedFd) -> Option<PathFacts> {
+    is_internet(fd, libc::SOCK_DGRAM, libc::IPPROTO_UDP).then_some(())?;
+    Some(PathFacts { namespace: namespace(fd)?, place: name(fd, libc::getsockname)? })
 }
 
 /// Sends a datagram by a UDP socket; never waits.
@@ -204,12 +222,10 @@ pub fn facts_of_sender(fd: &OwnedFd) -> Option<Facts> {
 }
 
 fn facts_in(fd: &OwnedFd, states: &[u8]) -> Option<Facts> {
-    let protocol = option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, 0 as libc::c_int)?;
+    is_internet(fd, libc::SOCK_STREAM, libc::IPPROTO_TCP).then_some(())?;
     // The first byte of `tcp_info` is the state.
     let state = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, [0u8; 8])?[0];
-    if protocol != libc::IPPROTO_TCP || !states.contains(&state) {
-        return None;
-    }
+    states.contains(&state).then_some(())?;
     Some(Facts {
         namespace: namespace(fd)?,
         cookie: option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, 0u64)?,

@@ -15,8 +15,8 @@ use crate::{random_u64, LinkError, WaitFd};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use weft_core::EndpointId;
-use weft_sys::foreign::{has_room, Listener};
-use weft_sys::{Foreign, Peer};
+use weft_sys::foreign::{has_room, refusal, Listener};
+use weft_sys::{user, Foreign, Peer};
 
 /// Sockets passed to one rank that it has not read.
 const UNREAD_MAX: usize = 16;
@@ -171,8 +171,11 @@ impl Broker {
             let Ok(socket) = socket::accept(&self.listener) else { return };
             let Ok(cred) = Peer::of(&socket) else { continue };
             let socket = Foreign::connection(socket, cred.uid);
-            let of_user = self.guests.iter().filter(|g| g.cred.uid == cred.uid).count();
-            let full = if of_user >= self.limits.of_user {
+            let payer = user::payer(cred.uid);
+            let of_user = self.guests.iter().filter(|g| user::payer(g.cred.uid) == payer).count();
+            let full = if let Some(why) = refusal(cred.uid) {
+                Some(why)
+            } else if of_user >= self.limits.of_user {
                 Some(format!("user {} has {of_user} ranks that share memory, the limit", cred.uid))
             } else if self.guests.len() >= self.limits.ranks {
                 Some(format!("{} ranks share memory, the limit", self.guests.len()))
@@ -347,7 +350,8 @@ impl Broker {
                 guest.unread.clear();
             }
         }
-        let by = |g: &Guest| g.unread.iter().filter(|&&user| user == cred.uid).count();
+        let payer = user::payer(cred.uid);
+        let by = |g: &Guest| g.unread.iter().filter(|&&of| user::payer(of) == payer).count();
         let of_user: usize = self.guests.iter().map(by).sum();
         match self.guests[target].unread.len() < UNREAD_MAX && of_user < UNREAD_OF_USER {
             true => Outcome::Pass(target),

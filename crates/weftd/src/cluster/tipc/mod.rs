@@ -22,8 +22,8 @@ use std::time::Duration;
 use weft_cluster::mail::Post;
 use weft_cluster::names::directory::Gone;
 use weft_cluster::names::node::ClaimId;
-use weft_cluster::names::share::has_share;
 use weft_cluster::names::{HostId, Owner, SubscriptionId};
+use weft_cluster::share;
 use weft_core::Instant;
 use weft_link::LinkError;
 use weft_streams::tipc::{
@@ -31,6 +31,7 @@ use weft_streams::tipc::{
 };
 use weft_sys::foreign::{self, Listener};
 use weft_sys::passing::Received;
+use weft_sys::user::payer;
 use weft_sys::{Foreign, Peer};
 
 /// Most sockets; one user has at most half of what others leave.
@@ -303,8 +304,14 @@ impl Tipc {
             let Ok(socket) = passing::accept(&self.listener) else { return };
             let Ok(Peer { pid, uid: user }) = Peer::of(&socket) else { continue };
             let (socket, process) = (Foreign::connection(socket, user), pid as u32);
-            let of_user = self.askers.values().filter(|asker| asker.user == user).count();
-            if !has_share(of_user, self.askers.len(), ASKERS_MAX) {
+            let of_user = share::count(user, self.askers.values().map(|asker| asker.user));
+            let is_admitted = share::admits(user, of_user, self.askers.len(), ASKERS_MAX);
+            if let Some(why) = foreign::refusal(user) {
+                log::warn!("a TIPC program of user {user} is not served: {why}");
+                self.turned_away += 1;
+                continue;
+            }
+            if !is_admitted {
                 self.turned_away += 1;
                 continue;
             }
@@ -326,8 +333,8 @@ impl Tipc {
 
     /// Makes a socket. Returns its number and the program's end.
     fn make(&mut self, kind: u8, user: u32, process: u32) -> io::Result<(u32, OwnedFd)> {
-        let of_user = self.ports.values().filter(|port| port.owner.user == user).count();
-        if !has_share(of_user, self.ports.len(), PORTS_MAX) {
+        let of_user = share::count(user, self.ports.values().map(|port| port.owner.user));
+        if !share::admits(user, of_user, self.ports.len(), PORTS_MAX) {
             self.turned_away += 1;
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
@@ -374,7 +381,7 @@ impl Tipc {
 
     /// Bytes that wait for the programs of a user.
     fn waiting_of(&self, user: u32) -> usize {
-        let of_user = self.ports.values().filter(|port| port.owner.user == user);
+        let of_user = self.ports.values().filter(|port| payer(port.owner.user) == payer(user));
         of_user.map(|port| port.out.bytes()).sum()
     }
 

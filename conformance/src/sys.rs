@@ -109,7 +109,7 @@ impl LatePage {
 
     /// Fills the page: those who wait for it go on.
     pub fn fill(&self) {
-        // It fails only if it is filled already.
+        // The request fails only if the page is filled already.
         let _ = self.request(UFFDIO_ZEROPAGE, [self.page as u64, LEN as u64, 0, 0]);
     }
 }

@@ -1,10 +1,10 @@
 //! The end of joins: a process is about to become another program, or to start one that gets its
 //! connections.
 //!
-//! It looks at its connections one after the other. A connection that another thread joins to
-//! shared memory behind the look would go to the next program with bytes that it cannot read. So a
-//! thread joins connections under a lock, and only while no look is under way. A look says so, and
-//! passes the lock once before it begins: all earlier joins are done then, and are seen.
+//! The process looks at its connections one after the other. A connection that another thread joins
+//! to shared memory behind the look would go to the next program with bytes that it cannot read. So
+//! a thread joins connections under a lock, and only while no look is under way. A look says so,
+//! and passes the lock once before it begins: all earlier joins are done then, and are seen.
 
 use crate::shim::{AtomicU32, Ordering};
 

@@ -5,11 +5,11 @@
 /// The result of a look at a program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// It has this machine's loader, which takes libraries, and makes its system calls by the C
-    /// library.
+    /// The program has this machine's loader, which takes libraries, and makes its system calls by
+    /// the C library.
     Takes,
-    /// It may take libraries: it is no file of a kind that is known here, has a loader elsewhere,
-    /// or makes its system calls itself (Go).
+    /// The program may take libraries: it is no file of a kind that is known here, has a loader
+    /// elsewhere, or makes its system calls itself (Go).
     MayTake,
     /// A script, with the name of its interpreter.
     Script(Name),

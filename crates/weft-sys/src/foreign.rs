@@ -156,7 +156,7 @@ pub fn ask(user: u32, question: impl FnOnce() + Send + 'static) -> bool {
     let (user, mut all) = (user::payer(user), lanes());
     let lane = all.of_user.entry(user).or_default();
     if lane.questions.len() >= QUESTIONS_MAX {
-        // What it holds is closed, for which the lock has to be free.
+        // The question closes its descriptors here, for which the lock has to be free.
         drop(all);
         return false;
     }

@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn payer__the_owner_of_a_range_and_one_user_for_the_others() {
         let subuid = "ann:100000:65536\n1001:165536:65536\nroot:300000:10\nnone:400000:2\nx\n";
-        let passwd = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        let passwd = "root:x:0:0::/:/bin/sh\nann:x:1000:1000::/ann:/bin/sh\n";
         let all = Payers::read(
             &[subuid, passwd, "# SUB_UID_MIN 7\nSUB_UID_MIN\t200000\n"].map(String::from),
         );

@@ -37,11 +37,11 @@ pub enum Answer {
     Socket(Foreign, Option<Facts>),
     /// A path, and what it says of itself.
     Path(Foreign, Option<PathFacts>),
-    /// What came by a bell.
+    /// Messages from a bell.
     Bell(Heard),
 }
 
-/// What came by a bell.
+/// Messages from a bell.
 pub struct Heard {
     /// The messages with their descriptors.
     pub messages: Vec<(Message, Option<Foreign>)>,

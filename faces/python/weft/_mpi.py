@@ -16,8 +16,8 @@ from types import ModuleType as _ModuleType
 from weft._errors import JobError as _JobError
 
 _MODULE = "mpi4py.MPI"
-_WHY = ("under Open MPI 5 the MPI begins before weft: `from mpi4py import MPI` (and MPI.Init, where "
-        "mpi4py.rc.initialize is False) comes before weft.init()")
+_WHY = ("under Open MPI 5 the MPI begins before weft: `from mpi4py import MPI` (and MPI.Init, "
+        "where mpi4py.rc.initialize is False) comes before weft.init()")
 
 
 def _is_open_mpi_5() -> bool:

@@ -109,7 +109,7 @@ pub fn child(way: Way, act: Act, fd: RawFd) -> i32 {
     child_of(way, act, fd, "/bin/true", 1 << 16)
 }
 
-/// The same with a program to become, and the size of the stack.
+/// Makes a child in this way that becomes `program`, with a stack of `len` bytes.
 pub fn child_of(way: Way, act: Act, fd: RawFd, program: &str, len: usize) -> i32 {
     let program = CString::new(program).unwrap();
     let words = [program.as_ptr(), std::ptr::null()];

@@ -55,9 +55,9 @@ impl Task {
 /// The part of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It looks, and holds signals back.
+    /// The wait looks, and holds signals back.
     Look,
-    /// It sleeps.
+    /// The wait sleeps.
     Sleep,
 }
 

@@ -52,7 +52,7 @@ pub fn exec(way: &str, command: &Command) -> std::io::Error {
     if way == "execvp-name" {
         searches(command.get_program().as_ref());
     }
-    // Those after the last one are not looked at.
+    // Arguments after the last one are not looked at.
     let end = std::ptr::null::<libc::c_char>();
     let word = |at: usize| words.words.get(at).map_or(end, |word| word.as_ptr());
     let [a, b, c, d, e] = std::array::from_fn(word);

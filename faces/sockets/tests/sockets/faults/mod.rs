@@ -56,7 +56,7 @@ fn addresses(server: &mut Server) {
     server.get(10_000);
 }
 
-/// The same in a thread that holds all signals back, and in one that it has made.
+/// Calls with bad addresses in a thread that holds all signals back, and in one that it has made.
 fn addresses_held(server: &mut Server) {
     let mut in_thread = |by_number: bool| {
         std::thread::scope(|scope| {

@@ -9,7 +9,8 @@ use std::future::Future;
 use std::rc::Rc;
 use weft_models::net::{Live, Net};
 use weft_models::objects::{Object, ObjectCause, Objects, Placement, Shared, CLASS_MAX};
-use weft_sim::SimConfig;
+use weft_models::order::View;
+use weft_sim::{Fault, SimConfig};
 use weft_swarm::cluster::Ends;
 use weft_swarm::history::History;
 use weft_swarm::objects::{check, forget, open_all, options, run, user, Op, Register};
@@ -181,6 +182,51 @@ fn guard__a_bounded_queue_hands_out_each_job_once_wherever_it_is() {
         taken.sort_unstable();
         assert!(taken.into_iter().eq(0..2 * JOBS), "seed {seed}");
     }
+}
+
+/// A rank that waits for its guard dies. The others may let the operation go on until they have a
+/// view without that rank: then all of them do it. Later it is done nowhere.
+#[test]
+fn guard__of_a_rank_that_died_is_done_before_the_next_view_on_all_ranks_or_never() {
+    const DEATH: u64 = 20 * MS;
+    let (mut done, mut dropped) = (0, 0);
+    for seed in seeds(0..120) {
+        let death = Fault::Death { host: 1, at: DEATH, visible: seed.is_multiple_of(2) };
+        let cluster = Cluster { config: SimConfig::new(3, seed).fault(death), dies: Some(1) };
+        let lefts = Rc::<RefCell<Vec<usize>>>::default();
+        let (all, late) = (Rc::clone(&lefts), Rc::new(Cell::new(false)));
+        let is_late = Rc::clone(&late);
+        cluster.run("objects guard of the dead", move |env, net| {
+            let (lefts, late) = (Rc::clone(&all), Rc::clone(&is_late));
+            async move {
+                let objects = Objects::with_options(&net, options(seed));
+                let class = objects.class::<Queue>(7);
+                let make = || Queue { most: 3, ..Queue::default() };
+                let queue = class.open(0, Placement::Replicated, make).await.unwrap();
+                let is_without = |view: &View| !view.members.contains(&1);
+                if net.rank() == 1 {
+                    _ = queue.call(QueueOp::Take).await;
+                } else if net.rank() == 0 {
+                    let now = net.now().0;
+                    env.sleep(DEATH + env.rng().below(3 * MS) - now).await;
+                    late.set(objects.group().view().is_some_and(|view| is_without(&view)));
+                    queue.call(QueueOp::Put(5)).await.unwrap();
+                }
+                objects.group().view_when(is_without).await.unwrap();
+                // Rank 2 may have the view before the message.
+                env.sleep(100 * MS).await;
+                let left = queue.peek(|queue| queue.jobs.len());
+                lefts.borrow_mut().push(left.expect("it is on every rank"));
+                (objects, queue)
+            }
+        });
+        let lefts = lefts.take();
+        assert!(lefts.len() == 2 && lefts[0] == lefts[1], "seed {seed}: {lefts:?}");
+        assert!(!late.get() || lefts[0] == 1, "seed {seed}: done after the view");
+        done += 1 - lefts[0];
+        dropped += lefts[0];
+    }
+    enough(done > 5 && dropped > 5, || format!("{done} were done, {dropped} were not"));
 }
 
 #[test]

@@ -22,8 +22,6 @@ const KEPT_MAX: usize = 1 << 20;
 const QUEUED_MAX: usize = 1 << 20;
 /// Bits of a packet's argument that count the packets of its message that follow it.
 const LEFT_BITS: u32 = 24;
-/// Most bytes of a message's beginning that stay when the module that would receive it has ended.
-const HEAD_KEPT: usize = 64;
 
 /// Returns the kind of a packet's message, and the number of packets that follow.
 fn split(argument: u32) -> (u8, u32) {
@@ -73,57 +71,61 @@ struct Queue {
     bytes: usize,
 }
 
+/// The packets between the channels of a handler and those of other ranks. It outlives a channel,
+/// and the next channel of the handler takes it over: messages that wait for room leave before
+/// those of the next channel, and a message whose first packets came before is whole at its end.
+#[derive(Default)]
+struct Line {
+    queues: RefCell<BTreeMap<usize, Queue>>,
+    /// The first parts of messages, by sender.
+    partial: RefCell<BTreeMap<usize, Vec<u8>>>,
+    /// True while a task tries again to send.
+    retrying: Cell<bool>,
+    /// Memory for the next message that comes in several packets.
+    spare: RefCell<Vec<u8>>,
+    /// True once the failures of ranks are told to it.
+    hears: Cell<bool>,
+}
+
 pub(crate) struct Channel<N: Net> {
     inner: Rc<Inner<N>>,
 }
 
-/// The messages that wait for room. They go out also when the module that has posted them has
-/// ended: the rest of a message whose first part is there would be missing for ever.
-struct Outbox {
-    handler: u16,
-    queues: RefCell<BTreeMap<usize, Queue>>,
-    /// True while a task tries again to send.
-    retrying: Cell<bool>,
-}
-
 struct Inner<N: Net> {
     net: N,
-    /// The number of the setting of the handler, which the drop ends.
-    setting: Cell<Option<u64>>,
-    out: Rc<Outbox>,
-    /// The first parts of messages, by sender.
-    partial: Rc<RefCell<BTreeMap<usize, Vec<u8>>>>,
+    handler: u16,
+    line: Rc<Line>,
+    /// The number of the setting of the handler.
+    setting: Cell<u64>,
+    /// True if the drop ends the setting.
+    waits: bool,
     /// Messages of this rank to itself.
     own: RefCell<VecDeque<(u8, Vec<u8>)>>,
     /// True while a message is being received: others wait.
     receiving: Cell<bool>,
     /// Memory in which the parts of a message are joined before it leaves.
     joined: RefCell<Vec<u8>>,
-    /// Memory for the next message that comes in several packets.
-    spare: RefCell<Vec<u8>>,
     receive: Receive,
 }
 
 impl<N: Net> Channel<N> {
     /// Opens the channel of a handler. `receive` must not own the module, which owns the channel.
-    /// After the drop, and until the handler is set again, messages of one packet go to `after`:
-    /// sender, kind, bytes. It must not own the net.
+    /// After the drop, and until the handler is set again, messages go to `after`: sender, kind,
+    /// bytes. It must not own the net.
     pub fn open_with_end(
         net: &N,
         handler: u16,
         receive: Receive,
         after: impl Fn(usize, u8, &[u8]) + 'static,
     ) -> Channel<N> {
-        Channel::make(net, handler, receive, false, move |_, from, kind, head| {
-            if let Head::Whole(bytes) = head {
-                after(from, kind, bytes);
-            }
+        Channel::make(net, handler, receive, false, move |_, from, kind, bytes| {
+            after(from, kind, bytes);
         })
     }
 
-    /// Does what [`open_with_end`](Self::open_with_end) does, but after the drop `reply` gets the
-    /// kind of each message and its bytes, or the first of them if it came in several packets. The
-    /// message that it returns, kind and bytes, goes to the sender.
+    /// Opens the channel of a handler as [`open_with_end`](Self::open_with_end) does, but after the
+    /// drop `reply` gets the kind and the bytes of each message. The message that it returns, kind
+    /// and bytes, goes to the sender.
     pub fn open_with_replies(
         net: &N,
         handler: u16,
@@ -131,16 +133,16 @@ impl<N: Net> Channel<N> {
         reply: impl Fn(u8, &[u8]) -> Option<(u8, Vec<u8>)> + 'static,
     ) -> Channel<N> {
         let way = net.downgrade();
-        Channel::make(net, handler, receive, false, move |out, from, kind, head| {
-            let (Head::Whole(bytes) | Head::Part(bytes)) = head;
+        Channel::make(net, handler, receive, false, move |line, from, kind, bytes| {
             if let (Some(net), Some((kind, bytes))) = (way(), reply(kind, bytes)) {
-                out.enqueue(&net, from, kind, &bytes, 0);
+                line.enqueue(&net, (from, handler, kind), &bytes, 0);
             }
         })
     }
 
-    /// Does the same for a module whose ranks all have received their messages when it ends: what
-    /// comes after the drop is for the next module of this handler, and waits for it.
+    /// Opens the channel of a handler for a module whose ranks all have received their messages
+    /// when it ends: what comes after the drop is for the next module of this handler, and waits
+    /// for it.
     pub fn open_again(net: &N, handler: u16, receive: Receive) -> Channel<N> {
         Channel::make(net, handler, receive, true, |_, _, _, _| ())
     }
@@ -150,33 +152,35 @@ impl<N: Net> Channel<N> {
         handler: u16,
         receive: Receive,
         waits: bool,
-        after: impl Fn(&Rc<Outbox>, usize, u8, Head<'_>) + 'static,
+        after: impl Fn(&Rc<Line>, usize, u8, &[u8]) + 'static,
     ) -> Channel<N> {
-        let out =
-            Rc::new(Outbox { handler, queues: RefCell::default(), retrying: Cell::new(false) });
-        let partial = Rc::<RefCell<BTreeMap<usize, Vec<u8>>>>::default();
+        let line = net.lasting().of::<Line>(handler);
         let inner = Rc::new(Inner {
             net: net.clone(),
-            setting: Cell::new(None),
-            out: Rc::clone(&out),
-            partial: Rc::clone(&partial),
+            handler,
+            line: Rc::clone(&line),
+            setting: Cell::new(0),
+            waits,
             own: RefCell::default(),
             receiving: Cell::new(false),
             joined: RefCell::default(),
-            spare: RefCell::default(),
             receive,
         });
+        if !line.hears.replace(true) {
+            let line = Rc::clone(&line);
+            net.on_failure(move |failure| {
+                line.queues.borrow_mut().remove(&failure.rank);
+                line.partial.borrow_mut().remove(&failure.rank);
+            });
+        }
         let weak = Rc::downgrade(&inner);
-        let (rest, begun) = (Rc::clone(&out), Rc::clone(&partial));
-        let setting = net.handle(handler, move |packet| match weak.upgrade() {
-            Some(inner) => inner.arrived(packet),
-            None => arrived_late(&begun, packet, |from, kind, head| after(&rest, from, kind, head)),
+        let setting = net.handle(handler, move |packet| {
+            line.arrived(packet, |from, kind, bytes| match weak.upgrade() {
+                Some(inner) => inner.received(from, kind, bytes),
+                None => after(&line, from, kind, bytes),
+            });
         });
-        inner.setting.set(waits.then_some(setting));
-        net.on_failure(move |failure| {
-            out.queues.borrow_mut().remove(&failure.rank);
-            partial.borrow_mut().remove(&failure.rank);
-        });
+        inner.setting.set(setting);
         Channel { inner }
     }
 
@@ -212,7 +216,7 @@ impl<N: Net> Channel<N> {
                     inner.own.borrow_mut().push_back((kind, whole));
                     inner.receive_own();
                 }
-                false => inner.out.enqueue(&inner.net, to, kind, &whole, 0),
+                false => inner.line.enqueue(&inner.net, (to, inner.handler, kind), &whole, 0),
             }
             return Ok(());
         }
@@ -227,8 +231,7 @@ impl<N: Net> Channel<N> {
 
     /// True if so many messages wait for a rank that a program which is able to wait should.
     pub fn is_full(&self, to: usize) -> bool {
-        let queues = self.inner.out.queues.borrow();
-        queues.get(&to).is_some_and(|queue| queue.bytes > QUEUED_MAX)
+        self.inner.line.queues.borrow().get(&to).is_some_and(|queue| queue.bytes > QUEUED_MAX)
     }
 
     /// Waits until there is room for messages to a rank.
@@ -241,7 +244,7 @@ impl<N: Net> Channel<N> {
 
     /// True if no message waits for room.
     pub fn is_flushed(&self) -> bool {
-        self.inner.out.queues.borrow().is_empty()
+        self.inner.line.queues.borrow().is_empty()
     }
 
     /// Waits until no message waits for room.
@@ -255,12 +258,8 @@ impl<N: Net> Channel<N> {
 
 impl<N: Net> Drop for Inner<N> {
     fn drop(&mut self) {
-        if let Some(setting) = self.setting.get() {
-            self.net.end_handle(self.out.handler, setting);
-        }
-        for begun in self.partial.borrow_mut().values_mut() {
-            begun.truncate(HEAD_KEPT);
-            begun.shrink_to_fit();
+        if self.waits {
+            self.net.end_handle(self.handler, self.setting.get());
         }
     }
 }
@@ -268,56 +267,20 @@ impl<N: Net> Drop for Inner<N> {
 impl<N: Net> Inner<N> {
     /// True if a message to a rank leaves at once: the rank is another one, and none waits for it.
     fn is_open(&self, to: usize) -> bool {
-        to != self.net.rank() && !self.out.queues.borrow().contains_key(&to)
+        to != self.net.rank() && !self.line.queues.borrow().contains_key(&to)
     }
 
     fn send(&self, to: usize, kind: u8, bytes: &[u8]) -> Result<(), RankFailure> {
         let mut sent = 0;
         if bytes.len() <= WHOLE_MAX {
-            match self.out.send_parts(&self.net, to, kind, bytes, &mut sent) {
+            match send_parts(&self.net, (to, self.handler, kind), bytes, &mut sent) {
                 Ok(()) => return Ok(()),
                 Err(Unsent::Failed(failure)) => return Err(failure),
                 Err(_) => {}
             }
         }
-        self.out.enqueue(&self.net, to, kind, bytes, sent);
+        self.line.enqueue(&self.net, (to, self.handler, kind), bytes, sent);
         Ok(())
-    }
-
-    fn arrived(&self, packet: Incoming<'_>) {
-        let (kind, left) = split(packet.argument);
-        let mut partial = self.partial.borrow_mut();
-        let begun = partial.remove(&packet.from);
-        if begun.is_none() && left == 0 {
-            drop(partial);
-            self.receive(packet.from, kind, packet.data);
-            return self.receive_own();
-        }
-        let mut whole = begun.unwrap_or_else(|| {
-            let mut memory = self.spare.take();
-            memory.clear();
-            let all = packet.data.len().saturating_mul(left as usize + 1);
-            memory.reserve(all.min(KEPT_MAX));
-            memory
-        });
-        if whole.len() + packet.data.len() > WHOLE_MAX {
-            weft::telling::error!(
-                "rank {} sent a message of more than {WHOLE_MAX} bytes",
-                packet.from
-            );
-            return;
-        }
-        whole.extend_from_slice(packet.data);
-        if left > 0 {
-            partial.insert(packet.from, whole);
-            return;
-        }
-        drop(partial);
-        self.receive(packet.from, kind, &whole);
-        if whole.capacity() <= KEPT_MAX {
-            self.spare.replace(whole);
-        }
-        self.receive_own();
     }
 
     fn receive(&self, from: usize, kind: u8, bytes: &[u8]) {
@@ -325,6 +288,11 @@ impl<N: Net> Inner<N> {
         let receive = Rc::clone(&self.receive);
         receive(from, kind, bytes);
         self.receiving.set(outer);
+    }
+
+    fn received(&self, from: usize, kind: u8, bytes: &[u8]) {
+        self.receive(from, kind, bytes);
+        self.receive_own();
     }
 
     /// Receives this rank's messages to itself, unless another message is being received.
@@ -336,9 +304,16 @@ impl<N: Net> Inner<N> {
     }
 }
 
-impl Outbox {
-    /// Keeps a message, of which so many bytes were sent, until there is room.
-    fn enqueue<N: Net>(self: &Rc<Self>, net: &N, to: usize, kind: u8, bytes: &[u8], sent: usize) {
+impl Line {
+    /// Keeps a message, of which so many bytes were sent, until there is room: for a rank, its
+    /// handler, the kind of the message.
+    fn enqueue<N: Net>(
+        self: &Rc<Self>,
+        net: &N,
+        (to, handler, kind): (usize, u16, u8),
+        bytes: &[u8],
+        sent: usize,
+    ) {
         if bytes.len() > WHOLE_MAX {
             // Modules refuse such a message before; parts of it would be taken for others.
             let len = bytes.len();
@@ -357,98 +332,107 @@ impl Outbox {
             }
         }
         if !self.retrying.replace(true) {
-            net.spawn(retry(Rc::clone(self), net.clone()));
+            net.spawn(retry(Rc::clone(self), net.clone(), handler));
         }
     }
 
     /// Sends what there is room for. True if that is something.
-    fn send_queued<N: Net>(&self, net: &N) -> bool {
+    fn send_queued<N: Net>(&self, net: &N, handler: u16) -> bool {
         let mut has_sent = false;
-        let mut queues = self.queues.borrow_mut();
-        queues.retain(|&to, queue| match self.drain(net, to, queue, &mut has_sent) {
-            Ok(()) => false,
-            Err(Unsent::Busy) => true,
-            // The failure itself is told to the modules.
-            Err(_) => false,
+        self.queues.borrow_mut().retain(|&to, queue| {
+            match queue.drain(net, (to, handler), &mut has_sent) {
+                Ok(()) => false,
+                Err(Unsent::Busy) => true,
+                // The failure itself is told to the modules.
+                Err(_) => false,
+            }
         });
         has_sent
     }
 
+    /// Takes a packet, and hands on the message that ends with it.
+    fn arrived(&self, packet: Incoming<'_>, receive: impl FnOnce(usize, u8, &[u8])) {
+        let (kind, left) = split(packet.argument);
+        let begun = self.partial.borrow_mut().remove(&packet.from);
+        if begun.is_none() && left == 0 {
+            return receive(packet.from, kind, packet.data);
+        }
+        let mut whole = begun.unwrap_or_else(|| {
+            let mut memory = self.spare.take();
+            memory.clear();
+            let all = packet.data.len().saturating_mul(left as usize + 1);
+            memory.reserve(all.min(KEPT_MAX));
+            memory
+        });
+        if whole.len() + packet.data.len() > WHOLE_MAX {
+            weft::telling::error!(
+                "rank {} sent a message of more than {WHOLE_MAX} bytes",
+                packet.from
+            );
+            return;
+        }
+        whole.extend_from_slice(packet.data);
+        if left > 0 {
+            self.partial.borrow_mut().insert(packet.from, whole);
+            return;
+        }
+        receive(packet.from, kind, &whole);
+        if whole.capacity() <= KEPT_MAX {
+            self.spare.replace(whole);
+        }
+    }
+}
+
+impl Queue {
     fn drain<N: Net>(
-        &self,
+        &mut self,
         net: &N,
-        to: usize,
-        queue: &mut Queue,
+        (to, handler): (usize, u16),
         has_sent: &mut bool,
     ) -> Result<(), Unsent> {
-        while let Some(parcel) = queue.parcels.front_mut() {
+        while let Some(parcel) = self.parcels.front_mut() {
             let before = parcel.sent;
-            let sent = self.send_parts(net, to, parcel.kind, &parcel.bytes, &mut parcel.sent);
+            let way = (to, handler, parcel.kind);
+            let sent = send_parts(net, way, &parcel.bytes, &mut parcel.sent);
             *has_sent |= parcel.sent > before;
             sent?;
-            queue.bytes -= parcel.bytes.len();
-            queue.parcels.pop_front();
+            self.bytes -= parcel.bytes.len();
+            self.parcels.pop_front();
         }
         Ok(())
     }
+}
 
-    /// Sends the packets of a message, from its byte `sent` on, which moves with each of them.
-    fn send_parts<N: Net>(
-        &self,
-        net: &N,
-        to: usize,
-        kind: u8,
-        bytes: &[u8],
-        sent: &mut usize,
-    ) -> Result<(), Unsent> {
-        let most = net.packet_max(to).max(1);
-        loop {
-            let rest = &bytes[*sent..];
-            let now = rest.len().min(most);
-            let left = (rest.len() - now).div_ceil(most) as u32;
-            let argument = u32::from(kind) << LEFT_BITS | left;
-            net.try_send(to, self.handler, argument, &rest[..now])?;
-            *sent += now;
-            if left == 0 {
-                return Ok(());
-            }
+/// Sends the packets of a message, from its byte `sent` on, which moves with each of them: to a
+/// rank, its handler, the kind of the message.
+fn send_parts<N: Net>(
+    net: &N,
+    (to, handler, kind): (usize, u16, u8),
+    bytes: &[u8],
+    sent: &mut usize,
+) -> Result<(), Unsent> {
+    let most = net.packet_max(to).max(1);
+    loop {
+        let rest = &bytes[*sent..];
+        let now = rest.len().min(most);
+        let left = (rest.len() - now).div_ceil(most) as u32;
+        let argument = u32::from(kind) << LEFT_BITS | left;
+        net.try_send(to, handler, argument, &rest[..now])?;
+        *sent += now;
+        if left == 0 {
+            return Ok(());
         }
     }
 }
 
-/// The beginning of a message that has come when its module had ended.
-enum Head<'a> {
-    /// All of it, in one packet.
-    Whole(&'a [u8]),
-    /// Its first bytes.
-    Part(&'a [u8]),
-}
-
-/// Takes a packet that has come when its module had ended; `told` gets sender, kind and beginning
-/// of a message with its last packet.
-fn arrived_late(
-    begun: &RefCell<BTreeMap<usize, Vec<u8>>>,
-    packet: Incoming<'_>,
-    told: impl FnOnce(usize, u8, Head<'_>),
-) {
-    let (kind, left) = split(packet.argument);
-    let before = begun.borrow_mut().remove(&packet.from);
-    if left == 0 {
-        let head = before.as_deref().map_or(Head::Whole(packet.data), Head::Part);
-        return told(packet.from, kind, head);
-    }
-    let first = || packet.data[..packet.data.len().min(HEAD_KEPT)].to_vec();
-    begun.borrow_mut().insert(packet.from, before.unwrap_or_else(first));
-}
-
-/// Tries again to send until nothing is left.
-async fn retry<N: Net>(out: Rc<Outbox>, net: N) {
+/// Tries again to send until nothing is left, also when the channel is gone.
+async fn retry<N: Net>(line: Rc<Line>, net: N, handler: u16) {
     let (mut pauses, mut has_sent) = (Pauses::default(), true);
     loop {
         pauses.pause(&net, has_sent).await;
-        has_sent = out.send_queued(&net);
-        if out.queues.borrow().is_empty() {
-            out.retrying.set(false);
+        has_sent = line.send_queued(&net, handler);
+        if line.queues.borrow().is_empty() {
+            line.retrying.set(false);
             return;
         }
     }

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use weft_models::net::Net;
-use weft_models::order::{Options, OrderError, OrderedGroup};
-use weft_sim::SimConfig;
+use weft_models::order::{Options, OrderError, OrderedGroup, Style, View};
+use weft_sim::{Fault, SimConfig, Span};
 use weft_swarm::cluster::Ends;
 
 /// The places of messages that were delivered to their senders, with sender and number.
@@ -159,4 +159,53 @@ fn join__of_a_rank_that_is_excluded_again_and_again_waits_longer() {
         }
         None
     });
+}
+
+/// More messages wait for a rank than there is room for when a member drops its handle. The rank
+/// learns of that end all the same, and the next handle begins with whole messages.
+#[test]
+fn drop__of_a_member_whose_messages_wait_for_room_is_told_and_it_may_join_again() {
+    for seed in seeds(0..6) {
+        let mut config = Cluster::of_seed(seed, 2..3, None).config;
+        config.faults = vec![Fault::Pause { host: 0, span: Span::ms(20, 220) }];
+        config.limit_ns = 20_000 * MS;
+        let cluster = Cluster { config, dies: None };
+        let again = seed.is_multiple_of(2);
+        cluster.run("order drop full", move |env, net| async move {
+            let style = Style::Sequencer;
+            let options = Options { style, window: 4096, ..Options::default() };
+            let group = OrderedGroup::open(&net, 0, &[0, 1], options);
+            group.view_when(|_| true).await.unwrap();
+            if net.rank() == 0 {
+                let views = Rc::new(RefCell::new(Vec::new()));
+                let seen = Rc::clone(&views);
+                group.on_view(move |view| seen.borrow_mut().push(view.members));
+                let wanted = [vec![0], vec![0, 1]];
+                let wanted = &wanted[..1 + usize::from(again)];
+                let ends = |_: &View| views.borrow().starts_with(wanted);
+                group.view_when(ends).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                group.send("goes on").await.unwrap();
+                env.sleep(100 * MS).await;
+                return Some(group);
+            }
+            while net.now().0 < 30 * MS {
+                env.sleep(MS).await;
+            }
+            // Each goes to the rank that gives the places, which stands still.
+            for number in 0..1_500 {
+                drop(group.send(message(number, 1_200)));
+            }
+            drop(group);
+            if !again {
+                env.sleep(2_000 * MS).await;
+                return None;
+            }
+            let group = OrderedGroup::join(&net, 0, &[0], options, |_| ());
+            let joined = group.view_when(|_| true).await;
+            joined.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            group.send("is in").await.unwrap();
+            env.sleep(100 * MS).await;
+            Some(group)
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! The trait over the packet interface of an endpoint, in real and in simulated time.
 
-use super::{Blocking, InUpcall, Incoming, Net, RankFailure, Unsent, PATIENT};
+use super::{Blocking, InUpcall, Incoming, Lasting, Net, RankFailure, Unsent, PATIENT};
 use crate::{Counter, MulticastError, MulticastGroup, OpenError, Packets};
 use std::cell::RefCell;
 use std::future::Future;
@@ -50,6 +50,7 @@ struct Inner {
     /// The rank of each peer.
     ranks: Rc<[u32]>,
     failures: Rc<Failures>,
+    lasting: Lasting,
     compute: Option<Compute>,
     warn_after: Duration,
     peer_timeout: Duration,
@@ -117,6 +118,7 @@ impl Live {
             peers,
             ranks: ranks.into(),
             failures,
+            lasting: Lasting::default(),
             compute,
             warn_after: Duration::from_millis(u64::from(warn_after)),
             peer_timeout: Duration::from_millis(u64::from(peer_timeout)),
@@ -218,6 +220,10 @@ impl Net for Live {
     fn end_handle(&self, handler: u16, setting: u64) {
         debug_assert!(PATIENT.contains(&handler));
         self.inner.packets.end_upcall(handler, setting);
+    }
+
+    fn lasting(&self) -> &Lasting {
+        &self.inner.lasting
     }
 
     #[inline]

@@ -10,6 +10,9 @@ mod live;
 pub use live::{Compute, Live};
 
 use crate::Counter;
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
@@ -102,6 +105,21 @@ impl fmt::Display for Unsent {
 
 impl std::error::Error for Unsent {}
 
+/// Things that the modules of a handler share, also modules that follow each other: one of a type for
+/// each handler.
+#[derive(Default)]
+pub struct Lasting(RefCell<BTreeMap<(u16, TypeId), Rc<dyn Any>>>);
+
+impl Lasting {
+    /// Returns the thing of a handler; makes it at the first call.
+    pub fn of<T: Any + Default>(&self, handler: u16) -> Rc<T> {
+        let mut all = self.0.borrow_mut();
+        let made = all.entry((handler, TypeId::of::<T>())).or_insert_with(|| Rc::new(T::default()));
+        // The key names the type.
+        Rc::clone(made).downcast().unwrap_or_default()
+    }
+}
+
 /// The packet interface of one rank. Clones are the same interface; it belongs to one thread.
 ///
 /// Packets from one rank arrive once and in the order in which they were sent; multicast packets of
@@ -143,6 +161,9 @@ pub trait Net: Clone + 'static {
     /// Ends a setting of a handler that is [`PATIENT`], unless another has replaced it: packets
     /// wait for the next one.
     fn end_handle(&self, handler: u16, setting: u64);
+
+    /// Returns the things of modules that outlive them. They must not own the net.
+    fn lasting(&self) -> &Lasting;
 
     /// Sends a copy of a packet to another rank.
     ///

@@ -31,7 +31,7 @@ use std::time::Duration;
 use tasks::Tasks;
 use weft_core::group::tree::Tree;
 use weft_core::Instant;
-use weft_packets::net::{Incoming, Net, RankFailure, Unsent, PATIENT};
+use weft_packets::net::{Incoming, Lasting, Net, RankFailure, Unsent, PATIENT};
 use weft_packets::Counter;
 
 /// Packets that may wait for the host to send them.
@@ -82,6 +82,7 @@ struct Node {
     /// With the numbers of their settings.
     handlers: RefCell<BTreeMap<u16, (Upcall, u64)>>,
     settings: Cell<u64>,
+    lasting: Lasting,
     /// Packets that came before their handler.
     early: RefCell<Vec<u64>>,
     /// Numbers of the packets to send.
@@ -520,6 +521,10 @@ impl Net for ClusterNet {
         let before = is_set.then(|| handlers.remove(&handler));
         drop(handlers);
         drop(before);
+    }
+
+    fn lasting(&self) -> &Lasting {
+        &self.me().lasting
     }
 
     fn try_send(&self, to: usize, handler: u16, argument: u32, data: &[u8]) -> Result<(), Unsent> {

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use weft_core::Instant;
-use weft_models::net::{Incoming, Net, RankFailure, Unsent};
+use weft_models::net::{Incoming, Lasting, Net, RankFailure, Unsent};
 use weft_packets::Counter;
 
 type Upcall = Rc<RefCell<dyn FnMut(Incoming<'_>)>>;
@@ -46,6 +46,7 @@ struct Inner {
     now: Cell<Instant>,
     upcalls: RefCell<HashMap<u16, Upcall>>,
     told: RefCell<Vec<Told>>,
+    lasting: Lasting,
     asked: RefCell<HashMap<u64, Asked>>,
     last: Cell<u64>,
     tasks: Tasks,
@@ -122,6 +123,7 @@ impl Outside {
                 now: Cell::default(),
                 upcalls: RefCell::default(),
                 told: RefCell::default(),
+                lasting: Lasting::default(),
                 asked: RefCell::default(),
                 last: Cell::default(),
                 tasks: Tasks::default(),
@@ -230,6 +232,10 @@ impl Net for Outside {
 
     fn end_handle(&self, handler: u16, setting: u64) {
         self.with(|models| models.net().end_handle(handler, setting));
+    }
+
+    fn lasting(&self) -> &Lasting {
+        &self.inner.lasting
     }
 
     fn try_send(&self, to: usize, handler: u16, argument: u32, data: &[u8]) -> Result<(), Unsent> {

@@ -184,6 +184,11 @@ impl<N: Net> Channel<N> {
         Channel { inner }
     }
 
+    /// Returns a number that is greater than those of all channels before of the net.
+    pub fn number(&self) -> u64 {
+        self.inner.setting.get()
+    }
+
     /// Sends a message, given in parts, at once or as soon as there is room. The call never waits,
     /// so the caller bounds its messages.
     ///

@@ -15,6 +15,10 @@
 //! the process may have gone on with others before. A member that ends without having left hands
 //! its last state to the others (`Gone`), and is not needed then. Members that cannot reach a
 //! quorum end with an error, so there are never two groups.
+//!
+//! A rank may end and join again while messages about the member that it was are on their way. So
+//! each handle by which it joins is a *life* with a number, views name the lives that join, and a
+//! life speaks only for itself: what a member has promised is in its own last word.
 
 use super::core::{Action, Core, Early};
 use super::grave::is_short;
@@ -36,15 +40,14 @@ pub(super) struct Change {
     pub promised: u32,
     /// Ranks that have failed; true if their processes are known to have ended.
     pub suspects: BTreeMap<u32, bool>,
-    pub joiners: BTreeSet<u32>,
+    /// Ranks that want to join, with the numbers of their lives.
+    pub joiners: BTreeMap<u32, u64>,
     pub leavers: BTreeSet<u32>,
     pub attempt: Option<Attempt>,
     /// The view that this member has accepted as the next one.
     pub accepted: Option<Accepted>,
     /// Members of this view, or of a later one, that have ended and told their last state.
     gone: BTreeMap<u32, Gone>,
-    /// The views in which members have joined, as far as this member knows.
-    since: BTreeMap<u32, u32>,
     /// True while no quorum is in reach, and the time since which that is known.
     is_lonely: bool,
     lonely: Option<Instant>,
@@ -68,7 +71,7 @@ pub(super) struct Attempt {
     proposed: Vec<u32>,
     /// Members whose last states are known: others are a quorum without them.
     resigned: BTreeSet<u32>,
-    joiners: Vec<u32>,
+    joiners: BTreeMap<u32, u64>,
     leavers: Vec<u32>,
     /// The next place of each member, and its spare counter.
     states: BTreeMap<u32, (u64, Option<u64>)>,
@@ -114,8 +117,9 @@ impl Core {
         self.consider();
     }
 
-    /// Asks to become a member of a group that has these members.
-    pub fn join(&mut self, contacts: Vec<u32>) {
+    /// Asks to become a member of a group that has these members, as a life of this rank.
+    pub fn join(&mut self, life: u64, contacts: Vec<u32>) {
+        self.life = life;
         self.change.contacts = contacts;
         self.ask_to_join();
     }
@@ -128,7 +132,7 @@ impl Core {
             return self.end(OrderError::NobodyToJoin);
         };
         self.change.contacts.rotate_left(1);
-        self.post(contact, Control::Join { rank: self.me });
+        self.post(contact, Control::Join { rank: self.me, life: self.life });
     }
 
     /// Asks to be a member no more.
@@ -149,7 +153,7 @@ impl Core {
         self.change.suspects.insert(rank, certain);
         self.change.joiners.remove(&rank);
         if !self.members.contains(&rank) {
-            let of_attempt = |attempt: &Attempt| attempt.joiners.contains(&rank);
+            let of_attempt = |attempt: &Attempt| attempt.joiners.contains_key(&rank);
             if self.change.attempt.as_ref().is_some_and(of_attempt) {
                 self.consider();
             }
@@ -170,7 +174,7 @@ impl Core {
         let change = &self.change;
         self.view.epoch == 0
             || self.members.iter().any(|&rank| self.is_suspect(rank))
-            || change.joiners.iter().any(|rank| !self.members.contains(rank))
+            || change.joiners.keys().any(|rank| !self.members.contains(rank))
             || change.leavers.iter().any(|rank| self.members.contains(rank))
     }
 
@@ -187,8 +191,8 @@ impl Core {
             }
             return;
         }
-        for rank in self.change.joiners.clone() {
-            self.post(author, Control::Join { rank });
+        for (rank, life) in self.change.joiners.clone() {
+            self.post(author, Control::Join { rank, life });
         }
         for rank in self.change.leavers.clone() {
             self.post(author, Control::Leave { rank });
@@ -205,8 +209,8 @@ impl Core {
         }
         attempt.decided.is_some() || {
             let change = &self.change;
-            attempt.joiners.iter().all(lives)
-                && change.joiners.iter().all(|rank| attempt.joiners.contains(rank))
+            attempt.joiners.keys().all(lives)
+                && change.joiners.iter().all(|(rank, life)| attempt.joiners.get(rank) == Some(life))
                 && change.leavers.iter().all(|rank| attempt.leavers.contains(rank))
         }
     }
@@ -257,7 +261,8 @@ impl Core {
             return;
         }
         let lives = |rank: &u32| !self.is_suspect(*rank);
-        let joiners = self.change.joiners.iter().copied().filter(lives).collect();
+        let joiners = self.change.joiners.iter().map(|(&rank, &life)| (rank, life));
+        let joiners = joiners.filter(|(rank, _)| lives(rank)).collect();
         let leavers = self.change.leavers.iter().copied().collect();
         let states = BTreeMap::from([(self.me, (self.next, self.spare))]);
         let slots: BTreeMap<u64, Slot> = self.slots_from(self.next, &[]).into_iter().collect();
@@ -295,18 +300,51 @@ impl Core {
     fn never_came(&self) -> Gone {
         let (view, next) = (self.view, self.base);
         let standing = Standing { next, slots: Vec::new(), spare: None, accepted: None };
-        Gone { view, promised: 0, standing: Some(standing) }
+        Gone { life: 0, view, promised: 0, standing: Some(standing) }
+    }
+
+    /// Returns the life of a member that has joined with this view; `None` for one that was there
+    /// before.
+    fn life_of(&self, rank: u32) -> Option<u64> {
+        self.change.last.as_ref().and_then(|install| install.life_of(rank))
+    }
+
+    /// True if the end is that of the life which is the member of this view, or of a later one.
+    fn is_end_of_member(&self, from: u32, gone: &Gone) -> bool {
+        match (self.life_of(from), gone.view.epoch) {
+            // It has never come.
+            (Some(life), 0) => life == gone.life,
+            (Some(_), epoch) => epoch >= self.view.epoch,
+            // The members of the first view have opened the group.
+            (None, 0) => self.view.epoch <= 1 && gone.life == 0,
+            // It was in the view before, too.
+            (None, epoch) => epoch + 1 >= self.view.epoch,
+        }
     }
 
     fn on_gone(&mut self, from: u32, mut gone: Gone) {
         gone.standing = gone.standing.filter(is_short);
-        let since = self.change.since.get(&from).copied().unwrap_or(0);
-        if gone.view.epoch < since {
-            // It has joined again meanwhile.
+        if !self.members.contains(&from) {
+            if self.change.joiners.get(&from).is_some_and(|&life| life > gone.life) {
+                return;
+            }
+        } else if !self.is_end_of_member(from, &gone) {
+            // An end of another life.
             return;
         }
+        self.ended_in(from, gone);
+    }
+
+    /// Notes the end of a rank, and the last state of the member that it was.
+    fn ended_in(&mut self, from: u32, gone: Gone) {
         let gone = if gone.view.epoch < self.view.epoch { self.never_came() } else { gone };
-        self.change.gone.insert(from, gone);
+        let is_later = |known: &Gone| {
+            known.view.epoch < gone.view.epoch
+                || known.view == gone.view && known.standing.is_none()
+        };
+        if self.change.gone.get(&from).is_none_or(is_later) {
+            self.change.gone.insert(from, gone);
+        }
         match self.change.suspects.get(&from) {
             // It was suspected before, and is not needed now.
             Some(true) => self.consider(),
@@ -333,7 +371,7 @@ impl Core {
                 }
             }
             Control::Gone(gone) => self.on_gone(from, gone),
-            Control::Join { rank } => self.on_join(rank),
+            Control::Join { rank, life } => self.on_join(rank, life),
             Control::Leave { rank } if self.members.contains(&rank) => {
                 self.change.leavers.insert(rank);
                 self.consider();
@@ -353,8 +391,10 @@ impl Core {
                 self.change.attempt = None;
                 self.change.again = true;
             }
-            Control::Lag { view, next } if view.epoch < self.view.epoch => {
-                self.on_lag(from, view, next);
+            Control::Lag { view, next, life, asked }
+                if view.epoch < self.view.epoch && asked >= self.view.epoch =>
+            {
+                self.on_lag(from, view, next, life);
             }
             Control::Propose { accepted, slots } => self.on_propose(from, accepted, slots),
             Control::Accept { new, stamp } => self.on_accepted(from, new, stamp),
@@ -362,11 +402,10 @@ impl Core {
             Control::Install { install, slots }
                 if install.old == self.view && self.ended.is_none() =>
             {
-                self.change.welcome.clear();
-                self.enter(&install, slots);
+                self.follow(&install, slots);
             }
             Control::Welcome { install, delivered, snapshot } => {
-                self.on_welcome(install, delivered, snapshot);
+                self.on_welcome(from, install, delivered, snapshot);
             }
             other if self.view.epoch == 0 && self.members.is_empty() => {
                 self.on_answer(from, &other);
@@ -413,38 +452,57 @@ impl Core {
         }
     }
 
-    fn on_lag(&mut self, from: u32, view: ViewId, next: u64) {
-        if self.bring_up(from, view, next) {
-            if self.change.attempt.is_some() {
+    /// Handles the word of a rank that it is in an earlier view than this one.
+    fn on_lag(&mut self, from: u32, view: ViewId, next: u64, life: u64) {
+        if view.epoch > 0 || life == 0 {
+            if self.bring_up(from, view, next) && self.change.attempt.is_some() {
                 self.begin();
             }
             return;
         }
-        // It is told that it is no member. One that has never had a view is a joiner whose author
-        // has failed before it sent the state. It enters no view up to this one, and is not needed.
-        if view.epoch == 0 {
-            let never_came = self.never_came();
-            self.change.gone.insert(from, never_came);
+        if !self.members.contains(&from) {
+            return;
         }
-        self.suspect(from, true, true);
+        // The rank wants to join. If its life is the member, the author of this view has failed
+        // before it sent the state; that life enters no view up to this one, and is not needed.
+        match self.life_of(from) {
+            Some(known) if known == life => {
+                let never_came = self.never_came();
+                self.ended_in(from, never_came);
+            }
+            Some(known) if known > life => {}
+            // The member was a life before, whose last state is in its own word.
+            _ => self.suspect(from, true, true),
+        }
     }
 
-    fn on_join(&mut self, rank: u32) {
+    /// Tells a rank, which has named a view, that this one is in an earlier view.
+    fn tell_lag(&mut self, to: u32, asked: u32) {
+        if self.members.is_empty() {
+            self.change.refused = self.change.refused.max(asked);
+        }
+        let (view, next, life) = (self.view, self.next, self.life);
+        self.post(to, Control::Lag { view, next, life, asked });
+    }
+
+    fn on_join(&mut self, rank: u32, life: u64) {
         if self.ended.is_some() || self.members.is_empty() {
             return self.post(rank, Control::Over);
         }
-        if self.members.contains(&rank) && self.view.epoch == 0 {
-            // It begins anew, and has no part in the first view.
+        let is_member = self.members.contains(&rank);
+        if is_member && (self.view.epoch == 0 || self.life_of(rank).is_some_and(|old| old < life)) {
+            // It begins anew, and has no part in this view.
             self.suspect(rank, true, true);
         }
-        if self.members.contains(&rank) || self.penalties.holds(rank, self.now) {
+        if is_member || self.penalties.holds(rank, self.now) {
             // One that has to wait asks again and again.
             return;
         }
         // One that has failed before is given another chance: if it is still out of reach, the next
         // message to it fails.
         self.change.suspects.remove(&rank);
-        self.change.joiners.insert(rank);
+        let known = self.change.joiners.entry(rank).or_default();
+        *known = life.max(*known);
         self.consider();
     }
 
@@ -461,11 +519,7 @@ impl Core {
             return self.answer_after_end(from, view, next);
         }
         if view.epoch > self.view.epoch {
-            if self.members.is_empty() {
-                self.change.refused = self.change.refused.max(view.epoch);
-            }
-            let (view, next) = (self.view, self.next);
-            return self.post(from, Control::Lag { view, next });
+            return self.tell_lag(from, view.epoch);
         }
         if view != self.view {
             _ = self.bring_up(from, view, next);
@@ -493,11 +547,14 @@ impl Core {
     }
 
     /// Sends a rank that is one view behind this member's view, if it has a place there, and tells
-    /// any other that it is no member. True if the rank is brought up.
+    /// one that is no member so. True if the rank is brought up.
     fn bring_up(&mut self, rank: u32, view: ViewId, next: u64) -> bool {
         let last = self.change.last.clone().filter(|last| last.old == view);
         let Some(install) = last.filter(|last| last.members.contains(&rank)) else {
-            self.post(rank, Control::Excluded { view: self.view });
+            // What a member has sent views ago, or in a life before, is not of its own view now.
+            if !self.members.contains(&rank) {
+                self.post(rank, Control::Excluded { view: self.view });
+            }
             return false;
         };
         let up_to = self.slots.range(next.min(install.base)..install.base);
@@ -555,9 +612,10 @@ impl Core {
         let counter = attempt.states.iter().filter(|(rank, _)| stays(rank));
         let counter = counter.filter_map(|(&rank, &(_, spare))| Some((rank, spare?))).next();
         let mut members: Vec<u32> = attempt.proposed.iter().copied().filter(stays).collect();
-        let joins = |rank: &u32| !attempt.proposed.contains(rank);
-        let joined: Vec<u32> = attempt.joiners.iter().copied().filter(joins).collect();
-        members.extend(&joined);
+        let joined = attempt.joiners.iter().map(|(&rank, &life)| (rank, life));
+        let joins = |(rank, _): &(u32, u64)| !attempt.proposed.contains(rank);
+        let joined: Vec<(u32, u64)> = joined.filter(joins).collect();
+        members.extend(joined.iter().map(|(rank, _)| rank));
         members.sort_unstable();
         let left = attempt.leavers.iter().copied().filter(|rank| attempt.proposed.contains(rank));
         let new = ViewId { epoch: self.view.epoch + 1, stamp: attempt.stamp };
@@ -617,7 +675,8 @@ impl Core {
         let Some(attempt) = self.change.attempt.take() else { return };
         let Some((install, _)) = attempt.decided else { return };
         let lives = |rank: &u32| !self.is_suspect(*rank);
-        self.change.welcome = install.joined.iter().copied().filter(lives).collect();
+        let joined = install.joined.iter().map(|(rank, _)| *rank);
+        self.change.welcome = joined.filter(lives).collect();
         let (me, new) = (self.me, install.new);
         for to in attempt.proposed.into_iter().filter(|&rank| rank != me) {
             self.post(to, Control::Enter { new });
@@ -631,13 +690,23 @@ impl Core {
         }
         let accepted = self.change.accepted.as_ref().map(|accepted| &accepted.install);
         match accepted.filter(|install| install.new == new).cloned() {
-            Some(install) => {
-                self.change.welcome.clear();
-                self.enter(&install, Vec::new());
-            }
+            Some(install) => self.follow(&install, Vec::new()),
             // It was not in the author's quorum.
-            None => self.post(from, Control::Lag { view: self.view, next: self.next }),
+            None => self.tell_lag(from, new.epoch),
         }
+    }
+
+    /// Enters the view of another author.
+    fn follow(&mut self, install: &Install, slots: Vec<Placed>) {
+        self.change.welcome.clear();
+        // The author knows those that join: a failure of a life before does not count.
+        for (rank, _) in &install.joined {
+            let gone = self.change.gone.get(rank);
+            if gone.is_none_or(|gone| gone.view.epoch < install.new.epoch) {
+                self.change.suspects.remove(rank);
+            }
+        }
+        self.enter(install, slots);
     }
 
     /// Enters a view: delivers the rest of the old one, then begins anew.
@@ -663,7 +732,7 @@ impl Core {
             self.post(rank, Control::Excluded { view: install.new });
         }
         // Those that begin anew were out as well.
-        for rank in old.iter().filter(|rank| is_out(rank) || install.joined.contains(rank)) {
+        for rank in old.iter().filter(|&rank| is_out(rank) || install.life_of(*rank).is_some()) {
             self.penalties.add(*rank, self.now);
         }
         (self.view, self.base, self.place) = (install.new, install.base, install.base);
@@ -704,7 +773,7 @@ impl Core {
             self.actions.push_back(Action::TakeSnapshot);
         }
         let stayed: Vec<u32> =
-            old.into_iter().filter(|rank| !install.joined.contains(rank)).collect();
+            old.into_iter().filter(|&rank| install.life_of(rank).is_none()).collect();
         self.show_view(&stayed, install.left.clone());
     }
 
@@ -714,10 +783,13 @@ impl Core {
         (change.promised, change.again, change.accepted) = (0, false, None);
         (change.is_lonely, change.lonely) = (false, None);
         change.last = Some(install.clone());
-        change.joiners.retain(|rank| !install.members.contains(rank));
+        change.joiners.retain(|rank, _| !install.members.contains(rank));
         change.leavers.retain(|rank| install.members.contains(rank));
-        let stays = |rank: &u32| install.members.contains(rank) && !install.joined.contains(rank);
-        self.change.gone.retain(|rank, _| stays(rank));
+        let stays = |rank: u32, gone: &Gone| {
+            install.life_of(rank).is_none() || gone.view.epoch >= install.new.epoch
+        };
+        let gone = &mut self.change.gone;
+        gone.retain(|&rank, gone| install.members.contains(&rank) && stays(rank, gone));
         let never_came = self.never_came();
         let behind = self.change.gone.values_mut().filter(|gone| gone.view.epoch < self.view.epoch);
         behind.for_each(|gone| *gone = never_came.clone());
@@ -727,11 +799,6 @@ impl Core {
     fn show_view(&mut self, old: &[u32], left: Vec<u32>) {
         let (view, members) = (self.view, self.members.clone());
         let joined: Vec<u32> = members.iter().copied().filter(|rank| !old.contains(rank)).collect();
-        let since = &mut self.change.since;
-        since.retain(|rank, _| members.contains(rank));
-        // A new member has no members before, but others may have been there for long.
-        let anew = self.change.last.iter().flat_map(|install| &install.joined);
-        since.extend(anew.map(|&rank| (rank, view.epoch)));
         self.actions.push_back(Action::View { view, members, joined, left });
     }
 
@@ -751,10 +818,18 @@ impl Core {
         }
     }
 
-    fn on_welcome(&mut self, install: Install, delivered: u64, snapshot: Vec<u8>) {
-        let is_late = self.view.epoch > 0 || install.new.epoch <= self.change.refused;
-        if is_late || !install.members.contains(&self.me) || self.ended.is_some() {
+    fn on_welcome(&mut self, from: u32, install: Install, delivered: u64, snapshot: Vec<u8>) {
+        let Some(life) = install.life_of(self.me) else { return };
+        if self.ended.is_some() {
+            let gone = self.last_word();
+            return self.post(from, Control::Gone(gone));
+        }
+        if self.view.epoch > 0 || install.new.epoch <= self.change.refused {
             return;
+        }
+        if life != self.life {
+            // The view has a life before, which may have been there.
+            return self.post(from, Control::Join { rank: self.me, life: self.life });
         }
         self.actions.push_back(Action::Restore { snapshot });
         (self.view, self.members, self.counter) =
@@ -764,6 +839,13 @@ impl Core {
         self.begin_safe();
         self.change.contacts.clear();
         self.change.last = Some(install);
+        // What was heard before may be about lives before.
+        for (rank, gone) in std::mem::take(&mut self.change.gone) {
+            if self.members.contains(&rank) {
+                self.change.suspects.remove(&rank);
+                self.on_gone(rank, gone);
+            }
+        }
         self.show_view(&[], Vec::new());
     }
 
@@ -794,6 +876,8 @@ mod tests {
     use crate::order::{Options, Style};
     use std::collections::VecDeque;
 
+    /// The life of a rank that joins.
+    const LIFE: u64 = 5;
     const OPTIONS: Options = Options { style: Style::Sequencer, window: 16, safe: false };
 
     /// Members without a net: posts come in the order in which they were made.
@@ -857,7 +941,7 @@ mod tests {
         /// A rank that wants to join by way of rank 0.
         fn joiner(me: u32) -> Cores {
             let mut core = Core::new(me, Vec::new(), OPTIONS);
-            core.join(vec![0]);
+            core.join(LIFE, vec![0]);
             Cores { cores: BTreeMap::from([(me, core)]), restored: BTreeMap::new() }
         }
     }
@@ -869,7 +953,7 @@ mod tests {
     /// The view of a number, of ranks 0 to 2.
     fn install(epoch: u32, joined: &[u32]) -> Install {
         let (old, new, members) = (view(epoch - 1), view(epoch), vec![0, 1, 2]);
-        let (joined, left) = (joined.to_vec(), Vec::new());
+        let (joined, left) = (joined.iter().map(|&rank| (rank, LIFE)).collect(), Vec::new());
         Install { old, new, members, joined, left, base: 0, stable: 0, counter: None }
     }
 
@@ -919,6 +1003,7 @@ mod tests {
             assert!(core.view.epoch == 0 && !core.change.is_frozen(), "{control:?}");
         }
         let snapshot = b"state".to_vec();
+        let install = self::install(2, &[2]);
         cores.of(2).handle(0, Control::Welcome { install, delivered: 0, snapshot });
         cores.posts_of(2);
         assert!(cores.of(2).is_open() && cores.restored[&2] == 1);
@@ -939,7 +1024,7 @@ mod tests {
             for rank in [0, 1].into_iter().filter(|_| tells) {
                 cores.of(rank).handle(2, Control::Gone(gone.clone()));
             }
-            cores.of(2).join(vec![0, 1]);
+            cores.of(2).join(LIFE, vec![0, 1]);
             cores.go_on(|_, _, _| true);
             cores.of(2).ask_to_join();
             cores.go_on(|_, _, _| true);
@@ -973,9 +1058,80 @@ mod tests {
             .of(2)
             .handle(0, Control::Welcome { install: install(2, &[2]), delivered: 0, snapshot });
         // Rank 1 has ended in the view before.
-        let gone = Gone { view: view(1), promised: 0, standing: None };
+        let gone = Gone { life: 0, view: view(1), promised: 0, standing: None };
         cores.of(2).handle(1, Control::Gone(gone));
         assert!(cores.of(2).is_suspect(1));
+    }
+
+    #[test]
+    fn lag__of_a_later_life_leaves_the_last_state_of_the_member() {
+        let mut cores = Cores::open();
+        let view = cores.of(2).view;
+        // Rank 2 accepts a view, and ends. Its next life has no part in that.
+        let new = ViewId { epoch: 2, stamp: stamp(1, 1) };
+        let install = Install { old: view, new, members: vec![1, 2], ..install(2, &[]) };
+        let accepted = Accepted { stamp: new.stamp, install };
+        cores.of(2).handle(1, Control::Propose { accepted: accepted.clone(), slots: Vec::new() });
+        cores.posts_of(2);
+        let gone = cores.of(2).last_word();
+        cores.of(0).handle(2, Control::Gone(gone));
+        for view in [ViewId::default(), view] {
+            let lag = Control::Lag { view: ViewId::default(), next: 0, life: LIFE, asked: 1 };
+            cores.of(0).handle(2, lag);
+            let later = Gone { life: LIFE, view, promised: 0, standing: None };
+            cores.of(0).handle(2, Control::Gone(later));
+        }
+        let standing = cores.of(0).change.gone[&2].standing.clone();
+        assert_eq!(standing.and_then(|standing| standing.accepted), Some(accepted));
+    }
+
+    #[test]
+    fn welcome__of_a_life_before_is_not_taken_and_the_author_learns_of_it() {
+        let mut cores = Cores::joiner(2);
+        cores.of(2).life = LIFE + 1;
+        let install = install(2, &[2]);
+        let welcome = |install| Control::Welcome { install, delivered: 0, snapshot: Vec::new() };
+        cores.of(2).handle(0, welcome(install.clone()));
+        let join = Control::Join { rank: 2, life: LIFE + 1 };
+        assert_eq!(cores.posts_of(2).last(), Some(&(0, join.clone())));
+        assert!(cores.of(2).view.epoch == 0);
+        // The author has such a view.
+        let author = Core::new(0, vec![0, 1, 2], OPTIONS);
+        cores.cores.insert(0, author);
+        cores.of(0).view = install.new;
+        cores.of(0).change.last = Some(install);
+        cores.of(0).handle(2, join);
+        assert!(cores.of(0).is_suspect(2) && cores.of(0).change.gone.is_empty());
+    }
+
+    #[test]
+    fn gone__of_a_life_that_never_came_is_heard_and_that_of_a_life_before_is_not() {
+        let mut cores = Cores::open();
+        cores.of(0).view = view(2);
+        cores.of(0).change.last = Some(install(2, &[2]));
+        let gone = |life, view| Control::Gone(Gone { life, view, promised: 0, standing: None });
+        for gone in [gone(0, view(1)), gone(LIFE - 1, ViewId::default())] {
+            cores.of(0).handle(2, gone);
+            assert!(!cores.of(0).is_suspect(2));
+        }
+        cores.of(0).handle(2, gone(LIFE, ViewId::default()));
+        assert!(cores.of(0).is_suspect(2) && cores.of(0).change.gone[&2].standing.is_some());
+    }
+
+    #[test]
+    fn enter__a_rank_that_joins_again_is_suspected_no_more_by_any_member() {
+        let mut cores = Cores::open();
+        let gone = cores.of(2).last_word();
+        for rank in [0, 1] {
+            cores.of(rank).handle(2, Control::Gone(gone.clone()));
+        }
+        *cores.of(2) = Core::new(2, Vec::new(), OPTIONS);
+        cores.go_on(|_, _, _| true);
+        cores.of(2).join(LIFE, vec![0]);
+        cores.go_on(|_, _, _| true);
+        for core in cores.cores.values() {
+            assert!(core.members == [0, 1, 2] && core.change.suspects.is_empty());
+        }
     }
 
     #[test]
@@ -998,7 +1154,7 @@ mod tests {
         let mut cores = Cores::open();
         let view = cores.of(1).view;
         // A place that no member can have reached, or that all have passed.
-        cores.of(0).handle(2, Control::Join { rank: 3 });
+        cores.of(0).handle(2, Control::Join { rank: 3, life: LIFE });
         let stamp_of = cores.of(0).change.promised;
         let standing = Standing { next: u64::MAX, slots: Vec::new(), spare: None, accepted: None };
         cores.of(0).handle(2, Control::State { view, stamp: stamp_of, standing });
@@ -1011,7 +1167,7 @@ mod tests {
         // The last state of a member is as short as its own rule says.
         let slots = vec![(0, slot(vec![0; HANDED_MAX]))];
         let standing = Some(Standing { next: 0, slots, spare: None, accepted: None });
-        cores.of(1).handle(2, Control::Gone(Gone { view, promised: 0, standing }));
+        cores.of(1).handle(2, Control::Gone(Gone { life: 0, view, promised: 0, standing }));
         assert!(cores.of(1).is_suspect(2) && cores.of(1).change.gone[&2].standing.is_none());
     }
 

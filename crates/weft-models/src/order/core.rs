@@ -88,6 +88,8 @@ impl Early {
 
 pub(super) struct Core {
     pub me: u32,
+    /// The number of this life of the rank (see [`Control::Join`]).
+    pub life: u64,
     pub style: Style,
     /// Slots that may be on their way beyond those that all have delivered.
     pub window: u64,
@@ -153,6 +155,7 @@ impl Core {
     pub fn new(me: u32, members: Vec<u32>, options: Options) -> Core {
         Core {
             me,
+            life: 0,
             style: options.style,
             window: u64::from(options.window).max(4),
             actions: VecDeque::new(),
@@ -664,7 +667,9 @@ impl Core {
         if error != OrderError::Left {
             // Others must not wait for this member.
             let gone = self.last_word();
-            self.post_all(&Control::Gone(gone));
+            for to in self.heirs() {
+                self.post(to, Control::Gone(gone.clone()));
+            }
         }
         self.ended = Some(error.clone());
         self.actions.push_back(Action::Watch { ranks: Vec::new() });

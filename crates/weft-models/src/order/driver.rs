@@ -155,7 +155,8 @@ impl<N: Net> OrderedGroup<N> {
         group.inner.program.borrow_mut().restore = Some(Rc::new(RefCell::new(restore)));
         let contacts = contacts.iter().map(|&rank| rank as u32);
         let contacts = contacts.filter(|&rank| rank as usize != net.rank()).collect();
-        group.inner.with(|core| core.join(contacts));
+        let life = group.inner.channel.number();
+        group.inner.with(|core| core.join(life, contacts));
         group
     }
 
@@ -758,7 +759,7 @@ impl<N: Net> Drop for Inner<N> {
         }
         let gone = Control::Gone(core.last_word());
         if let (None, Ok(bytes)) = (&core.ended, postcard::to_allocvec(&gone)) {
-            for &rank in core.members.iter().filter(|&&rank| rank != core.me) {
+            for rank in core.heirs() {
                 // A rank that has failed needs no notice.
                 _ = self.channel.post(rank as usize, CONTROL, &[&bytes]);
             }

@@ -28,12 +28,19 @@ impl Core {
             accepted: self.change.accepted.clone(),
         };
         let standing = Some(standing).filter(is_short);
-        Gone { view: self.view, promised: self.change.promised, standing }
+        Gone { life: self.life, view: self.view, promised: self.change.promised, standing }
+    }
+
+    /// Returns the ranks that are told of this member's end: the others, or those that may let it in.
+    pub fn heirs(&self) -> Vec<u32> {
+        let all = self.members.iter().chain(&self.change.contacts).copied();
+        all.filter(|&rank| rank != self.me).collect()
     }
 }
 
 /// The things that a member leaves behind.
 pub(super) struct Grave {
+    life: u64,
     view: ViewId,
     /// The way in which its last view came to be.
     last: Option<Install>,
@@ -45,13 +52,22 @@ impl Grave {
     pub fn new(core: &Core) -> Grave {
         let has_left = core.ended == Some(super::OrderError::Left);
         let gone = (!has_left).then(|| core.last_word());
-        Grave { view: core.view, last: core.change.last.clone(), gone }
+        Grave { life: core.life, view: core.view, last: core.change.last.clone(), gone }
+    }
+
+    /// The end of a member that has left in good order.
+    fn left(&self) -> Gone {
+        Gone { life: self.life, view: self.view, promised: 0, standing: None }
     }
 
     /// Returns the answer to a control, and the rank that gets it.
     pub fn answer(&self, from: u32, control: Control) -> Option<(u32, Control)> {
         match control {
-            Control::Join { rank } => Some((rank, Control::Over)),
+            Control::Join { rank, .. } => Some((rank, Control::Over)),
+            // The author of a view that has this member, which never came, or another author of it.
+            Control::Welcome { .. } => {
+                self.gone.as_ref().map(|gone| (from, Control::Gone(gone.clone())))
+            }
             Control::Flush { view, .. } => {
                 let last = self.last.as_ref().filter(|last| last.old == view);
                 let gone = self.gone.as_ref().filter(|gone| gone.view.epoch <= view.epoch);
@@ -63,7 +79,15 @@ impl Grave {
                 };
                 Some((from, answer))
             }
-            Control::Lag { .. } => Some((from, Control::Excluded { view: self.view })),
+            Control::Lag { view, .. } => {
+                let last = self.last.as_ref().filter(|last| last.old == view);
+                let answer = match last.is_some_and(|last| last.members.contains(&from)) {
+                    // It has a place in that view, and others know its slots.
+                    true => Control::Gone(self.gone.clone().unwrap_or_else(|| self.left())),
+                    false => Control::Excluded { view: self.view },
+                };
+                Some((from, answer))
+            }
             _ => None,
         }
     }

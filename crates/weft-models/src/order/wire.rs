@@ -89,8 +89,9 @@ pub(super) struct Install {
     pub old: ViewId,
     pub new: ViewId,
     pub members: Vec<u32>,
-    /// Members that begin anew, also if they were in the old view; the author sends them the state.
-    pub joined: Vec<u32>,
+    /// Members that begin anew, also if they were in the old view, with the numbers of their lives;
+    /// the author sends them the state.
+    pub joined: Vec<(u32, u64)>,
     /// Members of the old view that leave in good order.
     pub left: Vec<u32>,
     /// The first place of the new view.
@@ -124,10 +125,11 @@ pub(super) struct Standing {
     pub accepted: Option<Accepted>,
 }
 
-/// The end of a member in a view: it takes part in no attempt any more. Its last state is there if
+/// The end of a life of a rank (see [`Control::Join`]) in a view: it takes part in no attempt any more. Its last state is there if
 /// it was short enough; then the member has resigned, and no quorum needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gone {
+    pub life: u64,
     pub view: ViewId,
     /// It has taken part in attempts up to this stamp.
     pub promised: u32,
@@ -144,8 +146,9 @@ pub(super) enum Control {
     Suspect { rank: u32, certain: bool },
     /// The sender's part has ended.
     Gone(Gone),
-    /// A rank wants to become a member.
-    Join { rank: u32 },
+    /// A rank wants to become a member. Each handle by which it joins is a life of the rank, with a
+    /// number above those before. A handle that has opened the group has number 0.
+    Join { rank: u32, life: u64 },
     /// A rank wants to be a member no more.
     Leave { rank: u32 },
     /// The author of an attempt asks for the receiver's state, which takes part in no other
@@ -156,8 +159,10 @@ pub(super) enum Control {
     State { view: ViewId, stamp: u32, standing: Standing },
     /// The receiver takes part in an attempt with this stamp.
     Nack { view: ViewId, promised: u32 },
-    /// The sender is in an earlier view, and has delivered what is below `next`.
-    Lag { view: ViewId, next: u64 },
+    /// The sender is in an earlier view than the one that the receiver has named, whose number is
+    /// `asked`, and has delivered what is below `next`. A life that has entered no view will enter
+    /// none up to that one.
+    Lag { view: ViewId, next: u64, life: u64, asked: u32 },
     /// The view that the author of an attempt proposes, with the places up to its base that the
     /// receiver has not delivered.
     Propose { accepted: Accepted, slots: Vec<Placed> },
@@ -186,6 +191,11 @@ pub(super) enum Control {
 }
 
 impl Install {
+    /// Returns the life of a rank that has joined with this view.
+    pub fn life_of(&self, rank: u32) -> Option<u64> {
+        self.joined.iter().find(|(joined, _)| *joined == rank).map(|&(_, life)| life)
+    }
+
     fn names_below(&self, ranks: u32) -> bool {
         self.members.len() <= ranks as usize && self.members.iter().all(|&rank| rank < ranks)
     }
@@ -200,9 +210,9 @@ impl Control {
         let control: Control = postcard::from_bytes(bytes).map_err(|why| why.to_string())?;
         let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
         let is_known = match &control {
-            Control::Suspect { rank, .. } | Control::Join { rank } | Control::Leave { rank } => {
-                *rank < ranks
-            }
+            Control::Suspect { rank, .. }
+            | Control::Join { rank, .. }
+            | Control::Leave { rank } => *rank < ranks,
             Control::Propose { accepted: Accepted { install, .. }, .. }
             | Control::Install { install, .. }
             | Control::Welcome { install, .. } => install.names_below(ranks),
@@ -250,12 +260,12 @@ mod tests {
 
     #[test]
     fn Control__of_a_rank_that_does_not_exist_is_nonsense() {
-        let join = |rank| postcard::to_allocvec(&Control::Join { rank }).unwrap();
-        assert_eq!(Control::read(&join(2), 3), Ok(Control::Join { rank: 2 }));
+        let join = |rank| postcard::to_allocvec(&Control::Join { rank, life: 1 }).unwrap();
+        assert_eq!(Control::read(&join(2), 3), Ok(Control::Join { rank: 2, life: 1 }));
         assert!(Control::read(&join(3), 3).is_err() && Control::read(&[0xff], 3).is_err());
         let install = |members: &[u32]| {
             let (view, none) = (ViewId::default(), Vec::new());
-            let (members, joined) = (members.to_vec(), none.clone());
+            let (members, joined) = (members.to_vec(), Vec::new());
             let (old, new, left, counter) = (view, view, none, None);
             let install = Install { old, new, members, joined, left, base: 0, stable: 0, counter };
             postcard::to_allocvec(&Control::Install { install, slots: Vec::new() }).unwrap()

@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod calls;
+pub mod churn;
 pub mod cluster;
 pub mod history;
 pub mod jobs;
@@ -15,6 +16,7 @@ pub mod together;
 pub mod views;
 
 use cluster::{Cluster, Ends};
+use objects::Uses;
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use weft_sim::runner::Outcome;
@@ -39,6 +41,8 @@ pub enum Model {
     Calls,
     /// Ordered groups.
     Order,
+    /// Ordered groups whose ranks come and go.
+    Churn,
     /// Shared objects.
     Objects,
     /// Regions.
@@ -51,14 +55,22 @@ pub enum Model {
 
 impl Model {
     /// All models.
-    pub const ALL: [Model; 6] =
-        [Model::Calls, Model::Order, Model::Objects, Model::Regions, Model::Jobs, Model::Together];
+    pub const ALL: [Model; 7] = [
+        Model::Calls,
+        Model::Order,
+        Model::Churn,
+        Model::Objects,
+        Model::Regions,
+        Model::Jobs,
+        Model::Together,
+    ];
 
     /// Returns the name of the model.
     pub fn name(self) -> &'static str {
         match self {
             Model::Calls => "calls",
             Model::Order => "order",
+            Model::Churn => "churn",
             Model::Objects => "objects",
             Model::Regions => "regions",
             Model::Jobs => "jobs",
@@ -71,12 +83,19 @@ impl Model {
     /// # Errors
     /// A promise does not hold, with the cluster and the cause.
     pub fn run_seed(self, seed: u64) -> Result<Report, String> {
-        let (cluster, ends) = drawn(seed);
+        let (cluster, ends) = match self {
+            Model::Churn => (churn::drawn(seed), Ends::Together),
+            _ => drawn(seed),
+        };
         cluster::replay_by(self.replay(seed));
         let run = || match self {
             Model::Calls => calls::run(&cluster, ends),
             Model::Order => order::run(&cluster, ends),
-            Model::Objects => objects::run(&cluster, ends),
+            Model::Churn => churn::run(&cluster),
+            Model::Objects => {
+                let uses = [Uses::Any, Uses::Moves][usize::from(seed.is_multiple_of(3))];
+                objects::run(&cluster, uses, ends)
+            }
             Model::Regions => regions::run(&cluster, ends),
             Model::Jobs => jobs::run(&cluster, ends),
             Model::Together => together::run(&cluster, ends),

@@ -163,6 +163,39 @@ pub async fn user(
     objects.flush().await.map_err(ObjectCause::Group)
 }
 
+/// Uses adaptive objects so that they move: in turn each rank writes most, and then all read. A rank
+/// takes such an object while others may die.
+async fn mover(
+    env: Env,
+    objects: Objects<Live>,
+    all: Vec<Shared<Live, Register>>,
+    history: History,
+) -> Result<(), ObjectCause> {
+    let (me, ranks, mut rng) = (env.host as usize, env.hosts as usize, env.rng());
+    for step in 0..30 * ranks {
+        env.note(format!("step {step}; {} {}", objects.describe(), objects.group().describe()));
+        // Objects 2 and 5 are adaptive; each has another writer.
+        let at = [2, 5][rng.below(2) as usize];
+        let (object, shared) = (at as u64, &all[at]);
+        let writer = (step / 30 + usize::from(at == 5)) % ranks;
+        let value = (me as u64 + 1) << 32 | step as u64 + 1;
+        let writes = if writer == me { 7 } else { 1 };
+        let (read, wrote) = match rng.below(8) < writes {
+            true => {
+                shared.call(Op::Write(value)).await.map_err(|error| error.cause)?;
+                (None, Some(value))
+            }
+            false => (Some(shared.call(Op::Read).await.map_err(|error| error.cause)?), None),
+        };
+        let event = Event { object, read, wrote, posted: false };
+        history.borrow_mut().entry(me).or_default().push(event);
+        if writer != me {
+            env.sleep(rng.below(MS)).await;
+        }
+    }
+    Ok(())
+}
+
 /// Opens an object of each placement.
 pub async fn open_all(objects: &Objects<Live>) -> Result<Vec<Shared<Live, Register>>, ObjectCause> {
     let class = objects.class::<Register>(1);
@@ -203,11 +236,21 @@ struct Last {
 }
 
 /// Does operations on objects, and looks at all states when the faults are over.
-async fn use_cut_off(env: Env, objects: &Objects<Live>, history: History, ends: Ends) -> Last {
+async fn use_cut_off(
+    uses: Uses,
+    env: Env,
+    objects: &Objects<Live>,
+    history: History,
+    ends: Ends,
+) -> Last {
     let (mut all, rank) = (Vec::new(), objects.net().rank());
     let mut end = open_all(objects).await.map(|objects| all = objects);
     if end.is_ok() {
-        end = user(false, env.clone(), objects.clone(), all.clone(), history).await;
+        let (env, objects, all) = (env.clone(), objects.clone(), all.clone());
+        end = match uses {
+            Uses::Any => user(false, env, objects, all, history).await,
+            Uses::Moves => mover(env, objects, all, history).await,
+        };
     }
     // The faults are over then, and have been noticed by those that wait.
     objects.group().expect(true);
@@ -239,12 +282,21 @@ fn judge(end: &Result<(), ObjectCause>, me: usize, cluster: &Cluster) {
     assert!(is_right, "seed {}: rank {me}: {end:?}", cluster.config.seed);
 }
 
-/// Uses objects of each placement: histories are sequentially consistent, ranks that go on have the
+/// The use of the objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uses {
+    /// Any operation, on objects of each placement.
+    Any,
+    /// Operations that move adaptive objects from rank to rank.
+    Moves,
+}
+
+/// Uses objects: histories are sequentially consistent, ranks that go on have the
 /// same states, and there is at most one group.
 ///
 /// # Panics
 /// A promise does not hold.
-pub fn run(cluster: &Cluster, ends: Ends) -> Report {
+pub fn run(cluster: &Cluster, uses: Uses, ends: Ends) -> Report {
     let seed = cluster.config.seed;
     forget();
     let (history, all_ends) = (History::default(), Rc::<RefCell<Vec<Last>>>::default());
@@ -255,7 +307,7 @@ pub fn run(cluster: &Cluster, ends: Ends) -> Report {
         async move {
             let objects = Objects::with_options(&net, options(seed));
             seen.watch(&net, objects.group());
-            let last = use_cut_off(env, &objects, history, ends).await;
+            let last = use_cut_off(uses, env, &objects, history, ends).await;
             seen.note(net.rank(), objects.group());
             all.borrow_mut().push(last);
             objects

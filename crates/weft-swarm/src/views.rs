@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use weft_models::net::{Live, Net};
-use weft_models::order::OrderedGroup;
+use weft_models::order::{OrderedGroup, View};
 
 /// Interval of looks at the view of a member.
 const LOOK: Duration = Duration::from_micros(500);
@@ -23,9 +23,14 @@ impl Views {
     /// Notes the view of a member now.
     pub fn note(&self, rank: usize, group: &OrderedGroup<Live>) {
         if let Some(view) = group.view() {
-            let mut seen = self.seen.borrow_mut();
-            seen.entry(view.number).or_default().entry(view.members).or_insert(rank);
+            self.told(rank, &view);
         }
+    }
+
+    /// Notes a view that a member was told of.
+    pub fn told(&self, rank: usize, view: &View) {
+        let mut seen = self.seen.borrow_mut();
+        seen.entry(view.number).or_default().entry(view.members.clone()).or_insert(rank);
     }
 
     /// Notes the views of a member until its part has ended.

@@ -13,7 +13,7 @@ use weft_models::order::View;
 use weft_sim::{Fault, SimConfig};
 use weft_swarm::cluster::Ends;
 use weft_swarm::history::History;
-use weft_swarm::objects::{check, forget, open_all, options, run, user, Op, Register};
+use weft_swarm::objects::{check, forget, open_all, options, run, user, Op, Register, Uses};
 
 #[test]
 fn objects__histories_are_sequentially_consistent_under_loss() {
@@ -108,7 +108,18 @@ fn objects__histories_stay_consistent_where_ranks_are_cut_off() {
     // excluded, and do not know it, call others; and a result of such a rank comes late.
     let known = [1010, 1259, 1444, 2039, 3143, 3874, 4127];
     for seed in seeds(0..200).chain(known) {
-        let report = run(&Cluster::rough(seed, 2..6), Ends::Together);
+        let report = run(&Cluster::rough(seed, 2..6), Uses::Any, Ends::Together);
+        (operations, errors) = (operations + report.operations, errors + report.errors);
+    }
+    enough(operations > 1_000 && errors > 10, || format!("{operations} operations, {errors}"));
+}
+
+/// Ranks take adaptive objects while members die or are cut off, also the one that takes it.
+#[test]
+fn objects__that_move_stay_consistent_while_members_die() {
+    let (mut operations, mut errors) = (0, 0);
+    for seed in seeds(0..100) {
+        let report = run(&Cluster::rough(seed, 3..6), Uses::Moves, Ends::Together);
         (operations, errors) = (operations + report.operations, errors + report.errors);
     }
     enough(operations > 1_000 && errors > 10, || format!("{operations} operations, {errors}"));

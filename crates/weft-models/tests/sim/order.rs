@@ -584,3 +584,14 @@ fn recv__a_member_that_does_not_receive_is_named_and_the_others_wait() {
         group
     });
 }
+
+/// See [`weft_swarm::churn`].
+#[test]
+fn order__ranks_that_come_and_go_agree_on_views_and_messages() {
+    let (mut operations, mut errors) = (0, 0);
+    for seed in seeds(0..100) {
+        let report = weft_swarm::churn::run(&weft_swarm::churn::drawn(seed));
+        (operations, errors) = (operations + report.operations, errors + report.errors);
+    }
+    enough(operations > 1_000 && errors > 10, || format!("{operations} messages, {errors}"));
+}

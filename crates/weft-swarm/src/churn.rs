@@ -9,6 +9,7 @@ use crate::Report;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 use weft_models::net::{Live, Net};
 use weft_models::order::{Options, OrderError, OrderedGroup, Style};
 use weft_sim::{Env, Fault, Rng};
@@ -32,6 +33,8 @@ struct World {
     told: RefCell<Vec<(Id, u64)>>,
     /// Handles that are there at the end, with the numbers of their views.
     whole: RefCell<Vec<(Handle, u32)>>,
+    /// Handles that wait at the end to be let in.
+    outside: RefCell<Vec<Handle>>,
     errors: Cell<u64>,
 }
 
@@ -60,6 +63,8 @@ struct Rank {
     seed: u64,
     rng: Rng,
     handles: u64,
+    /// Messages that were sent.
+    sent: u64,
 }
 
 impl Rank {
@@ -102,8 +107,9 @@ impl Rank {
         let is_burst = self.seed.is_multiple_of(3) && self.rng.below(4) == 0;
         let (count, len) = if is_burst { (400, 1_200) } else { (1 + self.rng.below(12), 60) };
         let mut sent = Vec::new();
-        for number in 0..count {
-            let id = (handle, number);
+        for _ in 0..count {
+            let id = (handle, self.sent);
+            self.sent += 1;
             let mut bytes = bytes_of(id).to_vec();
             bytes.resize(bytes.len() + len, 0);
             sent.push((id, group.send(bytes)));
@@ -128,9 +134,11 @@ impl Rank {
         let (mut handle, mut group) = self.handle(founds.then_some(&founders));
         while self.net.now().0 < CHURN {
             self.env.note(format!("{handle:?}: {}", group.describe()));
-            let time = [20, 200, 2_000][self.rng.below(3) as usize] * MS;
-            let over =
-                Box::pin(self.net.sleep(std::time::Duration::from_nanos(self.rng.below(time))));
+            // In most seeds those that have opened the group keep their handles, so that it lives.
+            let stays = founds && handle.1 == 0 && !self.seed.is_multiple_of(4);
+            let most = [20, 200, 2_000][self.rng.below(3) as usize] * MS;
+            let time = if stays { END } else { self.rng.below(most) };
+            let over = Box::pin(self.net.sleep(Duration::from_nanos(time)));
             let used = group.clone();
             let ended = {
                 let mut work = Box::pin(self.send(handle, &used));
@@ -143,9 +151,13 @@ impl Rank {
                     self.world.errors.set(self.world.errors.get() + 1);
                     true
                 }
+                Some(Ok(())) if stays => false,
                 Some(Ok(())) => match self.rng.below(4) {
                     0 => {
-                        _ = group.leave().await;
+                        // Some drop the handle before they have left.
+                        let over = self.net.sleep(Duration::from_nanos(self.rng.below(40 * MS)));
+                        let mut leave = Box::pin(group.leave());
+                        _ = first(&mut leave, Box::pin(over)).await;
                         true
                     }
                     1 => true,
@@ -177,9 +189,15 @@ impl Rank {
             }
         }
         self.env.note(format!("{handle:?} at the end: {}", group.describe()));
-        let Some(view) = group.view().filter(|_| group.ended().is_none()) else { return group };
+        if group.ended().is_some() {
+            return group;
+        }
+        let Some(view) = group.view() else {
+            self.world.outside.borrow_mut().push(handle);
+            return group;
+        };
         self.world.whole.borrow_mut().push((handle, view.number));
-        let id = (handle, u64::from(u32::MAX));
+        let id = (handle, self.sent);
         if let Ok(place) = group.send(bytes_of(id)).await {
             self.world.told.borrow_mut().push((id, place));
         } else {
@@ -220,7 +238,7 @@ pub fn run(cluster: &Cluster) -> Report {
     let all = Rc::clone(&world);
     let outcome = cluster.run_to(Ends::Together, "order churn", move |env, net| {
         let (world, rng) = (Rc::clone(&all), env.rng());
-        let mut rank = Rank { env, net, world, options, seed, rng, handles: 0 };
+        let mut rank = Rank { env, net, world, options, seed, rng, handles: 0, sent: 0 };
         async move { rank.look().await }
     });
     world.check(options.safe, seed);
@@ -233,6 +251,9 @@ impl World {
         self.views.check(seed);
         let (logs, told, whole) = (self.logs.borrow(), self.told.borrow(), self.whole.borrow());
         let newest = whole.iter().map(|(_, number)| *number).max();
+        let outside = self.outside.borrow();
+        let is_in = newest.is_none() || outside.is_empty();
+        assert!(is_in, "seed {seed}: {outside:?} wait for members that are there: {whole:?}");
         let of_newest = whole.iter().filter(|(_, number)| Some(*number) == newest);
         let mut whole: Vec<&[Id]> =
             of_newest.filter_map(|(handle, _)| logs.get(handle)).map(Vec::as_slice).collect();

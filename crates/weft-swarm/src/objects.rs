@@ -163,8 +163,8 @@ pub async fn user(
     objects.flush().await.map_err(ObjectCause::Group)
 }
 
-/// Uses adaptive objects so that they move: in turn each rank writes most, and then all read. A rank
-/// takes such an object while others may die.
+/// Uses adaptive objects so that they move: in turn each rank writes most, and the others read. A
+/// rank takes such an object while others may die.
 async fn mover(
     env: Env,
     objects: Objects<Live>,

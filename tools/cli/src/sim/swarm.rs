@@ -19,8 +19,9 @@ use weft_sim::Failure;
 /// Random hosts, links, faults and traffic for each seed, every promise checked; or one seed
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A programming model in place of messages: calls, order (groups), objects, regions, jobs,
-    /// together (operations of all ranks), or all of them
+    /// A programming model in place of messages: calls, order (groups), churn (groups
+    /// whose ranks come and go), objects, regions, jobs, together (operations of all ranks), or all
+    /// of them
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["agents", "services", "trace", "log"])]
     model: Option<Chosen>,
     /// Seeds A to B, without B; or the first N

@@ -15,23 +15,14 @@
 //! the process may have gone on with others before. A member that ends without having left hands
 //! its last state to the others (`Gone`), and is not needed then. Members that cannot reach a
 //! quorum end with an error, so there are never two groups.
-//!
-//! A rank may end and join again while messages about the member that it was are on their way. So
-//! each handle by which it joins is a *life* with a number, views name the lives that join, and a
-//! life speaks only for itself: what a member has promised is in its own last word.
 
 use super::core::{Action, Core, Early};
-use super::grave::is_short;
 use super::wire::{stamp, Accepted, Control, Gone, Install, Placed, Slot, Standing, ViewId};
 use super::OrderError;
-use crate::channel::MESSAGE_MAX;
 use crate::quorum::is_quorum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weft_core::Instant;
-
-/// Longest state for a new member, whose message has its view as well.
-const SNAPSHOT_MAX: usize = MESSAGE_MAX - (1 << 20);
 
 /// State of changes of a member.
 #[derive(Default)]
@@ -47,14 +38,14 @@ pub(super) struct Change {
     /// The view that this member has accepted as the next one.
     pub accepted: Option<Accepted>,
     /// Members of this view, or of a later one, that have ended and told their last state.
-    gone: BTreeMap<u32, Gone>,
+    pub gone: BTreeMap<u32, Gone>,
     /// True while no quorum is in reach, and the time since which that is known.
     is_lonely: bool,
     lonely: Option<Instant>,
     /// The way in which the view came to be.
     pub last: Option<Install>,
     /// Joiners of the view that this member has authored, until they have the snapshot.
-    welcome: Vec<u32>,
+    pub welcome: Vec<u32>,
     /// True if another attempt was in the way of this member's: it tries again later.
     pub again: bool,
     /// Views up to this one have no place for this rank, which wants to join.
@@ -117,24 +108,6 @@ impl Core {
         self.consider();
     }
 
-    /// Asks to become a member of a group that has these members, as a life of this rank.
-    pub fn join(&mut self, life: u64, contacts: Vec<u32>) {
-        self.life = life;
-        self.change.contacts = contacts;
-        self.ask_to_join();
-    }
-
-    /// Asks the next rank that this one may ask.
-    pub fn ask_to_join(&mut self) {
-        let suspects = &self.change.suspects;
-        self.change.contacts.retain(|rank| !suspects.contains_key(rank));
-        let Some(&contact) = self.change.contacts.first() else {
-            return self.end(OrderError::NobodyToJoin);
-        };
-        self.change.contacts.rotate_left(1);
-        self.post(contact, Control::Join { rank: self.me, life: self.life });
-    }
-
     /// Asks to be a member no more.
     pub fn leave(&mut self) {
         self.change.leavers.insert(self.me);
@@ -165,7 +138,7 @@ impl Core {
         self.consider();
     }
 
-    fn is_suspect(&self, rank: u32) -> bool {
+    pub fn is_suspect(&self, rank: u32) -> bool {
         self.change.suspects.contains_key(&rank)
     }
 
@@ -237,7 +210,7 @@ impl Core {
         }
     }
 
-    fn begin(&mut self) {
+    pub fn begin(&mut self) {
         // An attempt whose stamp is less than what one has promised that has resigned could miss
         // the view that the other attempt has led to.
         let promised = self.resigned().map(|(_, gone, _)| gone.promised).max().unwrap_or(0);
@@ -293,62 +266,6 @@ impl Core {
             let missing = self.members.iter().filter(|&&rank| self.is_suspect(rank));
             let missing = missing.map(|&rank| rank as usize).collect();
             self.end(OrderError::NoQuorum { missing });
-        }
-    }
-
-    /// The last state of a member that has not entered this view.
-    fn never_came(&self) -> Gone {
-        let (view, next) = (self.view, self.base);
-        let standing = Standing { next, slots: Vec::new(), spare: None, accepted: None };
-        Gone { life: 0, view, promised: 0, standing: Some(standing) }
-    }
-
-    /// Returns the life of a member that has joined with this view; `None` for one that was there
-    /// before.
-    fn life_of(&self, rank: u32) -> Option<u64> {
-        self.change.last.as_ref().and_then(|install| install.life_of(rank))
-    }
-
-    /// True if the end is that of the life which is the member of this view, or of a later one.
-    fn is_end_of_member(&self, from: u32, gone: &Gone) -> bool {
-        match (self.life_of(from), gone.view.epoch) {
-            // It has never come.
-            (Some(life), 0) => life == gone.life,
-            (Some(_), epoch) => epoch >= self.view.epoch,
-            // The members of the first view have opened the group.
-            (None, 0) => self.view.epoch <= 1 && gone.life == 0,
-            // It was in the view before, too.
-            (None, epoch) => epoch + 1 >= self.view.epoch,
-        }
-    }
-
-    fn on_gone(&mut self, from: u32, mut gone: Gone) {
-        gone.standing = gone.standing.filter(is_short);
-        if !self.members.contains(&from) {
-            if self.change.joiners.get(&from).is_some_and(|&life| life > gone.life) {
-                return;
-            }
-        } else if !self.is_end_of_member(from, &gone) {
-            // An end of another life.
-            return;
-        }
-        self.ended_in(from, gone);
-    }
-
-    /// Notes the end of a rank, and the last state of the member that it was.
-    fn ended_in(&mut self, from: u32, gone: Gone) {
-        let gone = if gone.view.epoch < self.view.epoch { self.never_came() } else { gone };
-        let is_later = |known: &Gone| {
-            known.view.epoch < gone.view.epoch
-                || known.view == gone.view && known.standing.is_none()
-        };
-        if self.change.gone.get(&from).is_none_or(is_later) {
-            self.change.gone.insert(from, gone);
-        }
-        match self.change.suspects.get(&from) {
-            // It was suspected before, and is not needed now.
-            Some(true) => self.consider(),
-            _ => self.suspect(from, true, true),
         }
     }
 
@@ -431,81 +348,6 @@ impl Core {
         }
     }
 
-    /// Handles a control that tells a rank which wants to join to wait, or to ask others.
-    fn on_answer(&mut self, from: u32, answer: &Control) {
-        match answer {
-            Control::Over => {
-                self.change.contacts.retain(|&rank| rank != from);
-                self.ask_to_join();
-            }
-            Control::TooLong => self.end(OrderError::TooLong),
-            Control::Excluded { view } => {
-                // It asks again.
-                self.change.refused = self.change.refused.max(view.epoch);
-                let refused = self.change.refused;
-                self.early.retain(|_, kept| {
-                    kept.retain(|early| early.epoch() > refused);
-                    !kept.is_empty()
-                });
-            }
-            _ => {}
-        }
-    }
-
-    /// Handles the word of a rank that it is in an earlier view than this one.
-    fn on_lag(&mut self, from: u32, view: ViewId, next: u64, life: u64) {
-        if view.epoch > 0 || life == 0 {
-            if self.bring_up(from, view, next) && self.change.attempt.is_some() {
-                self.begin();
-            }
-            return;
-        }
-        if !self.members.contains(&from) {
-            return;
-        }
-        // The rank wants to join. If its life is the member, the author of this view has failed
-        // before it sent the state; that life enters no view up to this one, and is not needed.
-        match self.life_of(from) {
-            Some(known) if known == life => {
-                let never_came = self.never_came();
-                self.ended_in(from, never_came);
-            }
-            Some(known) if known > life => {}
-            // The member was a life before, whose last state is in its own word.
-            _ => self.suspect(from, true, true),
-        }
-    }
-
-    /// Tells a rank, which has named a view, that this one is in an earlier view.
-    fn tell_lag(&mut self, to: u32, asked: u32) {
-        if self.members.is_empty() {
-            self.change.refused = self.change.refused.max(asked);
-        }
-        let (view, next, life) = (self.view, self.next, self.life);
-        self.post(to, Control::Lag { view, next, life, asked });
-    }
-
-    fn on_join(&mut self, rank: u32, life: u64) {
-        if self.ended.is_some() || self.members.is_empty() {
-            return self.post(rank, Control::Over);
-        }
-        let is_member = self.members.contains(&rank);
-        if is_member && (self.view.epoch == 0 || self.life_of(rank).is_some_and(|old| old < life)) {
-            // It begins anew, and has no part in this view.
-            self.suspect(rank, true, true);
-        }
-        if is_member || self.penalties.holds(rank, self.now) {
-            // One that has to wait asks again and again.
-            return;
-        }
-        // One that has failed before is given another chance: if it is still out of reach, the next
-        // message to it fails.
-        self.change.suspects.remove(&rank);
-        let known = self.change.joiners.entry(rank).or_default();
-        *known = life.max(*known);
-        self.consider();
-    }
-
     /// Takes part in another member's attempt, and tries again later if that one does not end: the
     /// failure of a member that is suspected already is told to nobody.
     fn take_part(&mut self, from: u32, stamp: u32) {
@@ -548,7 +390,7 @@ impl Core {
 
     /// Sends a rank that is one view behind this member's view, if it has a place there, and tells
     /// one that is no member so. True if the rank is brought up.
-    fn bring_up(&mut self, rank: u32, view: ViewId, next: u64) -> bool {
+    pub fn bring_up(&mut self, rank: u32, view: ViewId, next: u64) -> bool {
         let last = self.change.last.clone().filter(|last| last.old == view);
         let Some(install) = last.filter(|last| last.members.contains(&rank)) else {
             // What a member has sent views ago, or in a life before, is not of its own view now.
@@ -796,57 +638,10 @@ impl Core {
     }
 
     /// Tells the program of the view.
-    fn show_view(&mut self, old: &[u32], left: Vec<u32>) {
+    pub fn show_view(&mut self, old: &[u32], left: Vec<u32>) {
         let (view, members) = (self.view, self.members.clone());
         let joined: Vec<u32> = members.iter().copied().filter(|rank| !old.contains(rank)).collect();
         self.actions.push_back(Action::View { view, members, joined, left });
-    }
-
-    /// Takes the state of the program at the beginning of this view, for new members.
-    pub fn snapshot_taken(&mut self, snapshot: &[u8]) {
-        let Some(install) = self.change.last.clone() else { return };
-        let delivered = self.delivered;
-        for rank in std::mem::take(&mut self.change.welcome) {
-            if snapshot.len() > SNAPSHOT_MAX {
-                // It ends, and is no member in the next view.
-                self.post(rank, Control::TooLong);
-                self.suspect(rank, true, true);
-                continue;
-            }
-            let (install, snapshot) = (install.clone(), snapshot.to_vec());
-            self.post(rank, Control::Welcome { install, delivered, snapshot });
-        }
-    }
-
-    fn on_welcome(&mut self, from: u32, install: Install, delivered: u64, snapshot: Vec<u8>) {
-        let Some(life) = install.life_of(self.me) else { return };
-        if self.ended.is_some() {
-            let gone = self.last_word();
-            return self.post(from, Control::Gone(gone));
-        }
-        if self.view.epoch > 0 || install.new.epoch <= self.change.refused {
-            return;
-        }
-        if life != self.life {
-            // The view has a life before, which may have been there.
-            return self.post(from, Control::Join { rank: self.me, life: self.life });
-        }
-        self.actions.push_back(Action::Restore { snapshot });
-        (self.view, self.members, self.counter) =
-            (install.new, install.members.clone(), install.counter);
-        (self.base, self.place, self.next) = (install.base, install.base, install.base);
-        (self.stable, self.delivered) = (install.base, delivered);
-        self.begin_safe();
-        self.change.contacts.clear();
-        self.change.last = Some(install);
-        // What was heard before may be about lives before.
-        for (rank, gone) in std::mem::take(&mut self.change.gone) {
-            if self.members.contains(&rank) {
-                self.change.suspects.remove(&rank);
-                self.on_gone(rank, gone);
-            }
-        }
-        self.show_view(&[], Vec::new());
     }
 
     /// Begins sending and delivering in a view, whose slots have this room for data.

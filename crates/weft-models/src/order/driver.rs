@@ -155,8 +155,7 @@ impl<N: Net> OrderedGroup<N> {
         group.inner.program.borrow_mut().restore = Some(Rc::new(RefCell::new(restore)));
         let contacts = contacts.iter().map(|&rank| rank as u32);
         let contacts = contacts.filter(|&rank| rank as usize != net.rank()).collect();
-        let life = group.inner.channel.number();
-        group.inner.with(|core| core.join(life, contacts));
+        group.inner.with(|core| core.join(group.inner.channel.number(), contacts));
         group
     }
 

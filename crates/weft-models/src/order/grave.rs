@@ -31,7 +31,8 @@ impl Core {
         Gone { life: self.life, view: self.view, promised: self.change.promised, standing }
     }
 
-    /// Returns the ranks that are told of this member's end: the others, or those that may let it in.
+    /// Returns the ranks that are told of this member's end: the others, or those that may let it
+    /// in.
     pub fn heirs(&self) -> Vec<u32> {
         let all = self.members.iter().chain(&self.change.contacts).copied();
         all.filter(|&rank| rank != self.me).collect()

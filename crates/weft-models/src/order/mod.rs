@@ -33,6 +33,7 @@ mod core;
 mod driver;
 mod error;
 mod grave;
+mod lives;
 mod pack;
 mod penalty;
 mod places;

@@ -125,8 +125,9 @@ pub(super) struct Standing {
     pub accepted: Option<Accepted>,
 }
 
-/// The end of a life of a rank (see [`Control::Join`]) in a view: it takes part in no attempt any more. Its last state is there if
-/// it was short enough; then the member has resigned, and no quorum needs it.
+/// The end of a life of a rank (see [`Control::Join`]) in a view: it takes part in no attempt any
+/// more. Its last state is there if it was short enough; then the member has resigned, and no quorum
+/// needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gone {
     pub life: u64,

@@ -105,8 +105,8 @@ impl fmt::Display for Unsent {
 
 impl std::error::Error for Unsent {}
 
-/// Things that the modules of a handler share, also modules that follow each other: one of a type for
-/// each handler.
+/// Things that the modules of a handler share, also modules that follow each other: one of a type
+/// for each handler.
 #[derive(Default)]
 pub struct Lasting(RefCell<BTreeMap<(u16, TypeId), Rc<dyn Any>>>);
 

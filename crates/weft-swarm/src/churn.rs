@@ -33,8 +33,6 @@ struct World {
     told: RefCell<Vec<(Id, u64)>>,
     /// Handles that are there at the end, with the numbers of their views.
     whole: RefCell<Vec<(Handle, u32)>>,
-    /// Handles that wait at the end to be let in.
-    outside: RefCell<Vec<Handle>>,
     errors: Cell<u64>,
 }
 
@@ -189,13 +187,7 @@ impl Rank {
             }
         }
         self.env.note(format!("{handle:?} at the end: {}", group.describe()));
-        if group.ended().is_some() {
-            return group;
-        }
-        let Some(view) = group.view() else {
-            self.world.outside.borrow_mut().push(handle);
-            return group;
-        };
+        let Some(view) = group.view().filter(|_| group.ended().is_none()) else { return group };
         self.world.whole.borrow_mut().push((handle, view.number));
         let id = (handle, self.sent);
         if let Ok(place) = group.send(bytes_of(id)).await {
@@ -251,9 +243,6 @@ impl World {
         self.views.check(seed);
         let (logs, told, whole) = (self.logs.borrow(), self.told.borrow(), self.whole.borrow());
         let newest = whole.iter().map(|(_, number)| *number).max();
-        let outside = self.outside.borrow();
-        let is_in = newest.is_none() || outside.is_empty();
-        assert!(is_in, "seed {seed}: {outside:?} wait for members that are there: {whole:?}");
         let of_newest = whole.iter().filter(|(_, number)| Some(*number) == newest);
         let mut whole: Vec<&[Id]> =
             of_newest.filter_map(|(handle, _)| logs.get(handle)).map(Vec::as_slice).collect();

@@ -178,7 +178,7 @@ async fn mover(
         let at = [2, 5][rng.below(2) as usize];
         let (object, shared) = (at as u64, &all[at]);
         let writer = (step / 30 + usize::from(at == 5)) % ranks;
-        let value = (me as u64 + 1) << 32 | step as u64 + 1;
+        let value = ((me as u64 + 1) << 32) | (step as u64 + 1);
         let writes = if writer == me { 7 } else { 1 };
         let (read, wrote) = match rng.below(8) < writes {
             true => {

@@ -393,7 +393,7 @@ impl Core {
     pub fn bring_up(&mut self, rank: u32, view: ViewId, next: u64) -> bool {
         let last = self.change.last.clone().filter(|last| last.old == view);
         let Some(install) = last.filter(|last| last.members.contains(&rank)) else {
-            // What a member has sent views ago, or in a life before, is not of its own view now.
+            // A message that a member has sent views ago, or in a life before, is not of its view.
             if !self.members.contains(&rank) {
                 self.post(rank, Control::Excluded { view: self.view });
             }

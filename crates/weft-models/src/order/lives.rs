@@ -200,7 +200,7 @@ impl Core {
         self.begin_safe();
         self.change.contacts.clear();
         self.change.last = Some(install);
-        // What was heard before may be about lives before.
+        // Ends that were heard of before may be of lives before.
         for (rank, gone) in std::mem::take(&mut self.change.gone) {
             if self.members.contains(&rank) {
                 self.change.suspects.remove(&rank);

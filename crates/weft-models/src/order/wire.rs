@@ -126,8 +126,8 @@ pub(super) struct Standing {
 }
 
 /// The end of a life of a rank (see [`Control::Join`]) in a view: it takes part in no attempt any
-/// more. Its last state is there if it was short enough; then the member has resigned, and no quorum
-/// needs it.
+/// more. Its last state is there if it was short enough; then the member has resigned, and no
+/// quorum needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gone {
     pub life: u64,

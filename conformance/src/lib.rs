@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+mod built;
 pub mod cable;
 pub mod capture;
 mod engine;
@@ -18,5 +19,6 @@ mod skip;
 pub mod slurm;
 mod sys;
 
+pub use built::are_built;
 pub use skip::skip;
 pub use sys::{be_user, LatePage};

@@ -144,8 +144,17 @@ pub fn built(package: &str, file: &str, debug: bool) -> Result<PathBuf, String> 
 }
 
 /// The packages whose files are installed.
-const PACKAGES: [&str; 7] =
-    ["weft-cli", "weftd", "weft-ofi", "weft-capi", "weft-via", "weft-mx", "weft-preload"];
+const PACKAGES: [&str; 9] = [
+    "weft-cli",
+    "weft-bench",
+    "weft-papers",
+    "weftd",
+    "weft-ofi",
+    "weft-capi",
+    "weft-via",
+    "weft-mx",
+    "weft-preload",
+];
 
 /// Builds and installs. `false` if the build failed and printed its errors.
 pub fn install(options: &Options) -> Result<bool, String> {
@@ -217,9 +226,12 @@ pub fn install(options: &Options) -> Result<bool, String> {
     Ok(true)
 }
 
+/// The commands.
+const PROGRAMS: [&str; 4] = ["weft", "weft-bench", "weft-papers", "weftd"];
+
 /// Installs the commands, and the libraries that they have other programs load.
 fn install_programs(built: &Path, to: &mut Install) -> Result<(), String> {
-    for name in ["weft", "weftd"] {
+    for name in PROGRAMS {
         to.copy(&built.join(name), &format!("bin/{name}"))?;
     }
     for name in ["fi", "sockets"] {
@@ -376,7 +388,11 @@ pub fn suite() -> Outcome {
     let said = |program: &Path, args: &[&str]| output_of(Command::new(program).args(args));
     let version = |name: &str| said(&prefix.join("bin").join(name), &["--version"]);
     let of = |name: &str| version(name).is_some_and(|v| v.trim() == format!("{name} {VERSION}"));
-    check("versions", of("weft") && of("weftd"));
+    check("versions", PROGRAMS.into_iter().all(of));
+    let bench = ["bench", "pingpong", "--link", "shm", "--size", "8", "--quick"];
+    check("a benchmark", said(&weft, &bench).is_some_and(|table| table.contains("cache line")));
+    let sorted = said(&weft, &["app", "radix", "--keys", "1000"]);
+    check("an application of a paper", sorted.is_some_and(|said| said.contains("sorted")));
     let provider = prefix.join("lib/weft/libweft-fi.so").display().to_string();
     // The doctor may find faults of this machine.
     let doctor = Command::new(&weft).args(["doctor", "--mpi"]).output();
@@ -412,6 +428,8 @@ pub fn suite() -> Outcome {
     let page = |name: &str| read(&prefix.join("share/man").join(name)).unwrap_or_default();
     let command = page("man1/weft-run.1");
     check("a manual page", command.starts_with(".ie") && command.contains("\\-\\-hosts"));
+    check("a page of the benchmarks", page("man1/weft-bench.1").contains("\\-\\-netns"));
+    check("a page of a paper", page("man1/weft-papers-sim-paper004.1").contains("\\-\\-table"));
     check("a page of the agent", page("man8/weftd.8").contains("\\-\\-seats"));
     check("a page of a C function", page("man3/weft_send.3").contains("int weft_send("));
     check("a page of vipl.h", page("man3/VipOpenNic.3").contains("VIP_RETURN VipOpenNic("));

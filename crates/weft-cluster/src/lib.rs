@@ -6,7 +6,8 @@
 //!
 //! - `key`: the key of a cluster and its file.
 //! - `session`: datagrams between agents, each authenticated under keys of a session.
-//! - `local`: the messages between an agent and the programs of its host.
+//! - `local`: the messages between an agent and the programs of its host; `desk`: its status, for
+//!   those who ask.
 //! - `mail`: messages to names, from agent to agent.
 //! - `taken`: messages whose programs have not read them.
 //! - `tree`: those to all owners of a name, over trees of agents.
@@ -34,6 +35,7 @@
 
 pub mod client;
 pub mod counters;
+pub mod desk;
 pub mod group;
 pub mod hostlist;
 pub mod key;

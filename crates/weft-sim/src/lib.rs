@@ -19,7 +19,6 @@ pub mod mxoe;
 pub mod names;
 mod network;
 pub mod plan;
-pub mod platform;
 mod remote;
 pub mod runner;
 pub mod scenarios;

@@ -37,3 +37,8 @@ pub mod words;
 /// have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
+
+/// Returns the name of the socket for socket programs of the agent at `name`.
+pub fn socket_name(name: &str) -> String {
+    format!("{name}-sockets")
+}

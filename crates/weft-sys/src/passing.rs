@@ -2,9 +2,11 @@
 
 use crate::foreign::{self, Foreign};
 use crate::{sys, Peer};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{sockopt, AddressFamily, SocketType};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// One received message, or part of a stream.
 #[derive(Debug)]
@@ -42,6 +44,18 @@ impl Received {
 /// The other side has ended or does not read, or too many descriptors are under way.
 pub fn send(socket: impl AsFd, bytes: &[u8], pass: Option<BorrowedFd<'_>>) -> io::Result<()> {
     sys::send(socket.as_fd(), bytes, pass)
+}
+
+/// Waits until a socket can be read.
+///
+/// # Errors
+/// It cannot within this time.
+pub fn awaits(socket: impl AsFd, most: Duration) -> io::Result<()> {
+    let most = Timespec::try_from(most).ok();
+    match poll(&mut [PollFd::new(&socket, PollFlags::IN)], most.as_ref())? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Receives one message of a process of `user`, with all descriptors in it; never waits. There is

@@ -27,7 +27,6 @@ pub mod cluster;
 mod giving;
 pub mod limit;
 mod links;
-pub mod lists;
 pub mod options;
 mod paths;
 mod questions;
@@ -46,9 +45,8 @@ pub fn protocol() -> String {
     weft_agent::version_text(weft_agent::VERSION)
 }
 
-/// Returns the version of the commands, and the commit where the builder named it by
+/// Returns the version of the agent, and the commit where the builder named it by
 /// `WEFT_COMMIT`: `0.1.0 (abc1234)`.
 pub fn version() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    option_env!("WEFT_COMMIT").map_or(version.into(), |commit| format!("{version} ({commit})"))
+    weft_cluster::desk::version(env!("CARGO_PKG_VERSION"), option_env!("WEFT_COMMIT"))
 }

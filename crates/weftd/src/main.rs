@@ -157,7 +157,7 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
         }
     }
     let names = agent.leave();
-    let own = [name.clone(), format!("{name}-desk"), weftd::sockets::socket_name(&name)];
+    let own = [name.clone(), format!("{name}-desk"), weft_streams::socket_name(&name)];
     for path in own.into_iter().chain(names) {
         if !path.starts_with('@') {
             // The agent may run as another user by now, who may not remove it; the next agent finds

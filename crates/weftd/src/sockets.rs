@@ -19,6 +19,7 @@ use weft_core::Instant;
 use weft_link::LinkError;
 use weft_streams::message::{Message, Other, MESSAGE_MAX, VERSION};
 use weft_streams::pairing::{Do, End, Facts, Pairing, Program};
+use weft_streams::socket_name;
 use weft_streams::words::SEGMENT;
 use weft_sys::foreign::{self, Listener};
 use weft_sys::passing::Received;
@@ -65,11 +66,6 @@ pub struct Sockets {
     paths: Paths,
     to_do: Vec<Do>,
     turned_away: u64,
-}
-
-/// Returns the name of the socket for socket programs of the agent at `name`.
-pub fn socket_name(name: &str) -> String {
-    format!("{name}-sockets")
 }
 
 impl Sockets {

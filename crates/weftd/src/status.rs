@@ -1,33 +1,27 @@
 //! The status socket (the desk), beside the agent's socket: any user may ask for the status, and
-//! the owner may ask the agent to end.
+//! the owner may ask the agent to end. [`weft_cluster::desk`] has the asking side.
 
 use crate::sys::{self, passing};
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant as Clock};
+pub use weft_cluster::desk::{distrust, serves, socket_name, status, status_of_any, stop};
+use weft_cluster::desk::{STATUS, STOP};
 use weft_cluster::share;
 use weft_core::Instant;
 use weft_link::{LinkError, WaitFd};
-use weft_sys::agent::{self, Kind};
 use weft_sys::foreign::{self, Listener};
 use weft_sys::{Foreign, Peer};
 
-/// Asks for the status.
-const STATUS: u8 = b's';
-/// Asks the agent to end, if no ranks are attached.
-const STOP: u8 = b'q';
 /// Most connections accepted in one call.
 const AT_ONCE: usize = 2;
 /// Longest time of a connection, from its start to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Most open connections; beyond, the oldest of the user with most is closed.
 const VISITORS_MAX: usize = 32;
-/// Longest answer, in bytes.
-const ANSWER_MAX: usize = 1 << 20;
-
 /// A question to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
@@ -56,110 +50,6 @@ fn address(name: &str) -> io::Result<SocketAddr> {
         Some(name) => SocketAddr::from_abstract_name(format!("{name}-desk")),
         None => SocketAddr::from_pathname(format!("{name}-desk")),
     }
-}
-
-/// Returns the name of the status socket of the agent at `name`.
-pub fn socket_name(name: &str) -> String {
-    format!("{name}-desk")
-}
-
-/// True if an agent serves under a name, whether it answers at once or not.
-pub fn serves(name: &str) -> bool {
-    agent::connect_to(&socket_name(name), Kind::Stream).is_ok()
-}
-
-fn connect(name: &str) -> io::Result<(UnixStream, Peer)> {
-    let (socket, peer) = agent::connect_to(&socket_name(name), Kind::Stream)?;
-    let stream = UnixStream::from(socket);
-    stream.set_read_timeout(Some(agent::PATIENCE))?;
-    stream.set_write_timeout(Some(agent::PATIENCE))?;
-    Ok((stream, peer))
-}
-
-/// Asks until there is an answer: the agent closes a connection whose process got no processor
-/// between connecting and asking.
-fn ask(name: &str, question: u8, is_checked: bool) -> io::Result<(String, Peer)> {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    let end = Clock::now() + agent::PATIENCE;
-    loop {
-        match ask_once(name, question, is_checked, end) {
-            Err(e)
-                if matches!(e.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-                    && Clock::now() < end => {}
-            done => return done,
-        }
-    }
-}
-
-/// Reads an answer to its end, which is there by `end`. A process that takes itself for the agent
-/// may send a byte now and then.
-fn read_until(stream: &mut UnixStream, end: Clock) -> io::Result<String> {
-    let (mut answer, mut some) = (Vec::new(), [0; 4096]);
-    while answer.len() < ANSWER_MAX {
-        let left = end.saturating_duration_since(Clock::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut some) {
-            Ok(0) => break,
-            Ok(n) => answer.extend_from_slice(&some[..n]),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    String::from_utf8(answer).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
-}
-
-fn ask_once(name: &str, question: u8, is_checked: bool, end: Clock) -> io::Result<(String, Peer)> {
-    let (mut stream, peer) = connect(name)?;
-    if is_checked {
-        agent::check_at(name, peer).map_err(agent::distrust)?;
-    }
-    stream.write_all(&[question])?;
-    match read_until(&mut stream, end) {
-        Ok(answer) if answer.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(answer) => Ok((answer, peer)),
-        Err(e) if is_early(&e) => Err(agent::silent(&socket_name(name), peer)),
-        Err(e) => Err(e),
-    }
-}
-
-/// Returns the status of the agent at `name`: lines of names and values.
-///
-/// # Errors
-/// No agent listens there, it is not believed as another user runs it, or it does not answer.
-pub fn status(name: &str) -> io::Result<String> {
-    ask(name, STATUS, true).map(|(text, _)| text)
-}
-
-/// As [`status`], of an agent of any user. Returns also the reason why this user's programs do not
-/// believe that agent, if there is one. Of a stranger's text only what can be printed is left.
-///
-/// # Errors
-/// No agent listens there, or it does not answer.
-pub fn status_of_any(name: &str) -> io::Result<(String, Option<String>)> {
-    let (text, peer) = ask(name, STATUS, false)?;
-    let shown = |c: char| if c.is_control() && c != '\n' { '?' } else { c };
-    Ok((text.chars().map(shown).collect(), agent::check_at(name, peer).err()))
-}
-
-/// Asks the agent at `name` to end; returns its answer.
-///
-/// # Errors
-/// No agent listens there, or it does not answer.
-pub fn stop(name: &str) -> io::Result<String> {
-    ask(name, STOP, false).map(|(text, _)| text)
-}
-
-/// Returns the reason why ranks of this user do not trust the agent at `name`; `None`: they trust
-/// it, because root or this user started it.
-///
-/// # Errors
-/// No agent answers there.
-pub fn distrust(name: &str) -> io::Result<Option<String>> {
-    let (_, peer) = connect(name)?;
-    Ok(agent::check(peer).err())
 }
 
 impl StatusServer {
@@ -266,6 +156,12 @@ fn is_early(error: &io::Error) -> bool {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use weft_sys::agent::{self, Kind};
+
+    fn connect(name: &str) -> UnixStream {
+        agent::connect_to(&socket_name(name), Kind::Stream).unwrap().0.into()
+    }
 
     fn desk() -> (String, StatusServer) {
         let name = format!("@weft-desk-test-{:016x}", weft_link::random_u64());
@@ -284,27 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn status__of_a_process_that_sends_a_byte_now_and_then() {
-        let name = format!("@weft-desk-test-{:016x}", weft_link::random_u64());
-        let listener = UnixListener::bind_addr(&address(&name).unwrap()).unwrap();
-        let sends = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-            // The question comes first, and nothing after it.
-            while stream.write_all(b"x").is_ok() {
-                let _ = stream.read(&mut [0]);
-            }
-        });
-        let why = status_of_any(&name).unwrap_err();
-        assert_eq!(why.kind(), io::ErrorKind::TimedOut, "{why}");
-        sends.join().unwrap();
-    }
-
-    #[test]
     fn serve__a_silent_caller_is_not_waited_for_and_answered_when_it_asks() {
         let (name, mut desk) = desk();
         let now = Instant(1);
-        let (mut silent, mut asking) = (connect(&name).unwrap().0, connect(&name).unwrap().0);
+        let (mut silent, mut asking) = (connect(&name), connect(&name));
         asking.write_all(&[STATUS]).unwrap();
         serve(&mut desk, now);
         let me = sys::effective_user();
@@ -320,12 +199,12 @@ mod tests {
     #[test]
     fn serve__silent_callers_are_few_and_end() {
         let (name, mut desk) = desk();
-        let all: Vec<UnixStream> = (0..100).map(|_| connect(&name).unwrap().0).collect();
+        let all: Vec<UnixStream> = (0..100).map(|_| connect(&name)).collect();
         for _ in 0..100 {
             serve(&mut desk, Instant(1));
             assert!(desk.visitors.len() <= VISITORS_MAX);
         }
-        let (mut asking, _) = connect(&name).unwrap();
+        let mut asking = connect(&name);
         asking.write_all(&[STATUS]).unwrap();
         // The connections before it must be accepted first.
         asking.set_nonblocking(true).unwrap();
@@ -343,7 +222,7 @@ mod tests {
     #[test]
     fn serve__a_long_answer_goes_as_it_is_read() {
         let (name, mut desk) = desk();
-        let (mut asking, _) = connect(&name).unwrap();
+        let mut asking = connect(&name);
         asking.write_all(&[STATUS]).unwrap();
         let long = "x".repeat(900_000);
         desk.serve(Instant(1), |_, _| long.clone());

@@ -17,10 +17,11 @@ use weft_cluster::{KeyFile, Name, Names, Spec};
 use weft_conformance::skip;
 use weft_core::EndpointId;
 use weft_link::{Address, Link, ShmConfig, ShmLink};
+use weft_run::lists;
 use weft_streams::message::Message;
 use weft_sys::agent::{connect_to, Kind};
 use weft_sys::passing;
-use weftd::{lists, status};
+use weftd::status;
 
 /// The stranger's user.
 const STRANGER: u32 = 12_345;

@@ -3,7 +3,8 @@
 //! An object that a program opens is an endpoint of weft and a client of its port. [`sys::gate`]
 //! has the lock of each, the waits of the program's threads, and the thread that makes progress
 //! while the program does something else. [`meet`] finds the endpoint that waits at an address,
-//! without an agent. [`handle`] and [`table`] name objects by numbers that go stale.
+//! without an agent. [`mx`] reads the variables of MX. [`handle`] and [`table`] name objects by
+//! numbers that go stale.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -12,6 +13,7 @@ pub mod endpoint;
 pub mod handle;
 pub mod hosts;
 pub mod meet;
+pub mod mx;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod table;

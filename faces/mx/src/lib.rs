@@ -14,7 +14,7 @@ pub mod address;
 pub mod boards;
 pub mod code;
 pub mod door;
-pub mod environment;
+
 pub mod params;
 #[allow(unsafe_code)]
 pub mod sys;

@@ -8,6 +8,7 @@ use anyhow::{ensure, Context, Result};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use weft::{Group, GroupError, Job};
+use weft_run::program;
 
 /// The fewest ranks that have a barrier. The others are compared with this number.
 const LEAST: u32 = 2;
@@ -64,10 +65,10 @@ pub fn rank(args: &Args) -> Result<ExitCode> {
 
 /// Runs a job of `ranks` ranks; returns the seconds per barrier.
 fn job(link: LinkName, ranks: u32, options: &Options) -> Result<f64> {
-    let weft = std::env::current_exe().context("finding this program")?;
-    let mut command = Command::new(&weft);
+    let own = std::env::current_exe().context("finding this program")?;
+    let mut command = Command::new(program::weft()?);
     command.args(["run", "--ranks", &ranks.to_string(), "--link", link.name()]);
-    command.args(["--timeout", TIMEOUT]).arg(&weft);
+    command.args(["--timeout", TIMEOUT]).arg(&own);
     command.args(["bench-barrier", "--ms", &options.turn().as_millis().to_string()]);
     let done = command.stdin(Stdio::null()).output().context("starting weft run")?;
     let errors = String::from_utf8_lossy(&done.stderr);

@@ -13,6 +13,7 @@ use super::pair::Sample;
 use super::pingpong::floor_of;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
+use super::More;
 use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -134,9 +135,9 @@ fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
         let direct = bench.direct.map(|pair| Subject { pair, ..Probe::WeftPingPong.into() });
         let mut subjects = vec![
             subject(Probe::WeftPingPong),
-            subject(Probe::WeftSendOverhead),
+            subject(More::WeftSendOverhead.into()),
             subject(Probe::WeftRate),
-            Subject { arg: compute, ..subject(Probe::WeftBusyRoundTrip) },
+            Subject { arg: compute, ..subject(More::WeftBusyRoundTrip.into()) },
             direct.unwrap_or_else(|| bench.bare(probe)),
         ];
         subjects.extend(channels.iter().map(|&c| bench.bare(Probe::PingPong(c))));

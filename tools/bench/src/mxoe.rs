@@ -9,6 +9,7 @@ use crate::table::Better;
 use crate::target::{self, Aim, Run};
 use crate::volley::volley;
 use crate::wire::{self, Socket, FRAME};
+use crate::{opened, More};
 use crate::{Bench, LinkName, Options, CONFIG, MTU};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::{BTreeMap, VecDeque};
@@ -231,7 +232,7 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     if variant.is_native && wire::interface_of(rank)?.mtu < NATIVE_MTU {
         return Ok(Outcome::Absent(format!("frames of native MX need an MTU of {NATIVE_MTU}")));
     }
-    let mut side = match rank.mxoe.take().filter(|side| side.variant == variant) {
+    let mut side = match opened(rank).mxoe.take().filter(|side| side.variant == variant) {
         Some(side) => side,
         None => Mxoe::open(rank, variant)?,
     };
@@ -244,7 +245,7 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         side.progress()?;
     }
     rank.receive_note()?;
-    rank.mxoe = Some(side);
+    opened(rank).mxoe = Some(side);
     Ok(outcome)
 }
 
@@ -289,7 +290,7 @@ struct Times {
 
 /// Measures messages of all sizes.
 fn lines(run: &mut Run<'_>, mtu: u32) -> Result<Times> {
-    let ours = run.bench.bare(Probe::MxoePingPong);
+    let ours = run.bench.bare(More::MxoePingPong);
     let tcp = run.bench.bare(Probe::PingPong(Channel::Tcp));
     let floor = run.bench.bare(Probe::Wire(Socket::Packet, false));
     let copy = run.bench.bare(Probe::Copy);
@@ -323,7 +324,7 @@ fn variants(run: &mut Run<'_>) -> Result<BTreeMap<&'static str, [f64; 2]>> {
     for (name, variant) in VARIANTS {
         run.begin(name);
         for size in LENGTHS.into_iter().filter(|&size| run.wants(size)).collect::<Vec<_>>() {
-            let usual = run.bench.bare(Probe::MxoePingPong);
+            let usual = run.bench.bare(More::MxoePingPong);
             let ours = Subject { arg: variant.packed(), ..usual };
             let got = run.bench.measure(size, &[ours, usual], |s| s * 1e6)?;
             if let (LONG, [Some(ours), Some(usual)]) = (size, &got[..]) {

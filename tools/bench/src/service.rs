@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use weft::{AtomicCode, Endpoint, Group, Job, PeerId, Rights};
 use weft_agent::{GroupRole, ServicesHandle};
 use weft_core::group::tree::{self, Tree};
+use weft_run::program;
 
 /// Run one rank of `weft bench agent`
 #[derive(Debug, clap::Args)]
@@ -431,12 +432,12 @@ fn latest(sent: &[f64], times: &[Vec<u8>]) -> Result<Vec<f64>> {
 /// # Errors
 /// No lab can be made, or a rank failed.
 pub fn measure(what: &str, hosts: usize, repeat: u32) -> Result<Vec<Figure>> {
-    let program = std::env::current_exe().context("finding this program")?;
+    let own = std::env::current_exe().context("finding this program")?;
     let (hosts, repeat) = (hosts.to_string(), repeat.to_string());
-    let out = Command::new(&program)
+    let out = Command::new(program::weft()?)
         .args(["lab", "run", "--up", &hosts, "-n", &hosts, "--with=--agent"])
         .args(["--with=--timeout=120", "--with=--link=agent"])
-        .arg(&program)
+        .arg(&own)
         .args(["bench-service", what, "--repeat", &repeat])
         .stderr(Stdio::inherit())
         .output()

@@ -4,6 +4,7 @@ use super::floor::{median_ns, DOZE};
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
 use super::sys::{cpu_time, monotonic_ns};
 use super::table::{Better, Table};
+use super::More;
 use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -49,7 +50,7 @@ pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     bench.plan(2 + 4);
     let iters = if quick { 20 } else { 1000 };
     let idle = [
-        Subject { iters, ..Probe::WeftIdle.into() },
+        Subject { iters, ..More::WeftIdle.into() },
         Subject { iters, ..bench.bare(Probe::Idle(Channel::Pipe)) },
     ];
     let got = bench.measure(1, &idle, |share| share * 100.0)?;
@@ -64,10 +65,11 @@ pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
         bench.table("wait", "time from send to return of a sleeping receive", "us", Better::Lower);
     let wakes = if quick { 3 } else { 50 };
     let channel = if bench.link == LinkName::Shm { Channel::Unix } else { Channel::Tcp };
-    let probes = [Probe::WeftWake, Probe::Futex, Probe::Wake(Channel::Pipe), Probe::Wake(channel)];
+    let probes =
+        [More::WeftWake.into(), Probe::Futex, Probe::Wake(Channel::Pipe), Probe::Wake(channel)];
     let subjects = probes.map(|probe| Subject {
         iters: wakes,
-        pair: if probe == Probe::WeftWake { 0 } else { bare },
+        pair: if probe == Probe::from(More::WeftWake) { 0 } else { bare },
         ..probe.into()
     });
     let got = bench.measure(8, &subjects, |s| s * 1e6)?;

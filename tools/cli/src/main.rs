@@ -5,7 +5,6 @@
 #[macro_use]
 extern crate weft_run;
 
-mod app;
 mod cluster;
 mod demo;
 mod doctor;
@@ -13,7 +12,6 @@ mod info;
 mod names;
 mod pages;
 mod selftest;
-mod sim;
 mod sockets;
 mod sys;
 mod top;
@@ -21,13 +19,17 @@ mod tune;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
-use weft_bench as bench;
+use weft_app as app;
 use weft_lab as lab;
-use weft_run::{misuse, mpi, run};
+use weft_measure as measure;
+use weft_run::program::{self, hand_over, BENCH};
+use weft_run::{mpi, pages::Man, run};
+use weft_simulate as sim;
 
 #[derive(Parser)]
-#[command(name = "weft", version = version(), about, propagate_version = true)]
+#[command(name = "weft", version = program::version(), about, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -50,22 +52,20 @@ enum Command {
     /// Answer `weft doctor --hosts` on one of the hosts
     #[command(hide = true)]
     DoctorVisit,
-    Bench(bench::Args),
+    /// Measure weft beside the floor and the peer (in weft-bench)
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// The benchmark and its options; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
     Tune(tune::Args),
     #[command(hide = true)]
     TuneStore(tune::store::Args),
     #[command(hide = true)]
-    BenchRank(bench::rank::Args),
+    BenchRank(measure::rank::Args),
     #[command(hide = true)]
-    BenchBarrier(bench::barrier::Args),
-    #[command(hide = true)]
-    BenchService(bench::service::Args),
-    #[command(hide = true)]
-    BenchNames(bench::names::child::Args),
-    #[command(hide = true)]
-    BenchSockets(bench::sockets::child::Args),
-    #[command(hide = true)]
-    BenchSovia(bench::sovia::child::Args),
+    DemoLink(demo::measure::Args),
     Lab(lab::Args),
     #[command(hide = true)]
     LabKeeper(lab::keeper::Args),
@@ -80,18 +80,12 @@ enum Command {
     Sockets(sockets::Args),
     App(app::Args),
     Completions(pages::Completions),
-    Man(pages::Man),
+    Man(Man),
     /// Start the ranks of one host for `weft run`
     #[command(hide = true)]
     RunProxy,
     #[command(hide = true)]
     Selftest(selftest::Args),
-}
-
-/// Returns the version and the commit of this build.
-fn version() -> &'static str {
-    // The text is made once, and clap keeps it to the end of the process.
-    weftd::version().leak()
 }
 
 fn dispatch(command: Command) -> Result<ExitCode> {
@@ -106,15 +100,13 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Info(args) => info::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::DoctorVisit => doctor::partner::run(),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench { words } => {
+            hand_over(BENCH, std::iter::once(OsString::from("bench")).chain(words))
+        }
         Command::Tune(args) => tune::run(args),
         Command::TuneStore(args) => tune::store::run(&args),
-        Command::BenchRank(args) => bench::rank::run(args),
-        Command::BenchBarrier(args) => bench::barrier::rank(&args),
-        Command::BenchService(args) => bench::service::run(args),
-        Command::BenchNames(args) => bench::names::child::run(&args),
-        Command::BenchSockets(args) => bench::sockets::child::run(&args),
-        Command::BenchSovia(args) => bench::sovia::child::run(&args),
+        Command::BenchRank(args) => measure::rank::run(args),
+        Command::DemoLink(args) => demo::measure::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),
         Command::LabHost(args) => lab::init::run(&args),
@@ -132,22 +124,6 @@ fn dispatch(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Sends warnings to standard error, with the rank in front; `WEFT_LOG` (error to trace) sets the
-/// level.
-fn init_log() {
-    use std::io::Write;
-    let rank = std::env::var("PMI_RANK").or_else(|_| std::env::var("PMIX_RANK")).ok();
-    let who = rank.map_or("weft".to_owned(), |rank| format!("weft rank {rank}"));
-    env_logger::Builder::new()
-        .filter_level(log::LevelFilter::Warn)
-        .parse_env("WEFT_LOG")
-        .format(move |out, record| {
-            let level = record.level().as_str().to_lowercase();
-            writeln!(out, "{who}: {level}: {}", record.args())
-        })
-        .init();
-}
-
 /// Reads the command line.
 fn parsed() -> Result<Cli> {
     let words = std::env::args_os().collect();
@@ -155,16 +131,9 @@ fn parsed() -> Result<Cli> {
 }
 
 fn main() -> ExitCode {
-    init_log();
-    let ended = match mpi::agent::is_called() {
+    program::init_log();
+    program::status(match mpi::agent::is_called() {
         true => mpi::agent::run(),
         false => parsed().and_then(|cli| dispatch(cli.command)),
-    };
-    match ended {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("weft: {error:#}");
-            misuse::status(&error)
-        }
-    }
+    })
 }

@@ -1,9 +1,10 @@
 //! `weft completions` and `weft man`: the command line for shells and for `man`.
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Result};
 use clap_complete::Shell;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use weft_run::pages::{visible, write, Man};
+use weft_run::program::{self, BENCH, PAPERS};
 
 /// Print the completion script of a shell
 #[derive(Debug, clap::Args)]
@@ -16,35 +17,6 @@ pub struct Completions {
     shell: Shell,
 }
 
-/// Write the manual pages, one for each command
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  weft man ~/.local/share/man/man1         then: man weft-run")]
-pub struct Man {
-    /// Folder for the pages; made if it does not exist
-    folder: PathBuf,
-}
-
-/// Returns the command without the hidden commands, which only weft itself calls.
-fn visible(whole: &clap::Command) -> clap::Command {
-    let shown = whole.get_subcommands().filter(|c| !c.is_hide_set()).map(visible);
-    // Leaking is harmless, as the program ends after writing; clap needs `'static` names without
-    // its feature `string`.
-    let name: &str = whole.get_name().to_owned().leak();
-    let mut bare = clap::Command::new(name).args(whole.get_arguments());
-    bare = bare.subcommands(shown).subcommand_required(whole.is_subcommand_required_set());
-    if let Some(about) = whole.get_about() {
-        bare = bare.about(about.clone());
-    }
-    if let Some(about) = whole.get_long_about() {
-        bare = bare.long_about(about.clone());
-    }
-    if let Some(examples) = whole.get_after_help() {
-        bare = bare.after_help(examples.clone());
-    }
-    bare.version(env!("CARGO_PKG_VERSION")).disable_version_flag(true)
-}
-
 /// Runs `weft completions`.
 pub fn completions(args: &Completions, whole: &clap::Command) -> Result<ExitCode> {
     let mut script = Vec::new();
@@ -53,11 +25,12 @@ pub fn completions(args: &Completions, whole: &clap::Command) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `weft man`.
+/// Runs `weft man`: the pages of the other programs are made by those that are there.
 pub fn man(args: &Man, whole: &clap::Command) -> Result<ExitCode> {
-    let folder = &args.folder;
-    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    clap_mangen::generate_to(visible(whole), folder)
-        .with_context(|| format!("writing to {}", folder.display()))?;
+    write(args, whole)?;
+    for file in [BENCH, PAPERS].into_iter().filter_map(program::path) {
+        let done = Command::new(&file).arg("manual-pages").arg(&args.folder).status()?;
+        ensure!(done.success(), "{} has no manual pages", file.display());
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use weftd::lists::program::{self, Program};
-use weftd::lists::{self, List, Shown, State};
+use weft_run::lists::program::{self, Program};
+use weft_run::lists::{self, List, Shown, State};
 
 /// File name of the library that programs load.
 const NAME: &str = "libweft-sockets.so";
@@ -143,7 +143,8 @@ pub fn finding() -> Result<String> {
         Err(error) => return Err(error),
     };
     let library = library.display();
-    let answers = |name: &String| weftd::status::status(name).ok().map(|text| (name.clone(), text));
+    let answers =
+        |name: &String| weft_cluster::desk::status(name).ok().map(|text| (name.clone(), text));
     let Some((name, text)) = agents().iter().find_map(answers) else {
         return Ok(format!("{library}; no agent answers: their connections stay TCP"));
     };
@@ -208,7 +209,7 @@ fn start(args: &Run) -> Result<ExitCode> {
         }
     }
     // One that is stopped, or busy, is not waited for.
-    if !agents().iter().any(|name| weftd::status::serves(name)) {
+    if !agents().iter().any(|name| weft_cluster::desk::serves(name)) {
         eprintln!(
             "weft sockets: no agent serves at {}: connections inside this host stay TCP until one \
              is started (`weftd`)",
@@ -271,7 +272,7 @@ const COUNTERS: [(&str, &str); 5] = [
 fn status() -> Result<ExitCode> {
     let names = agents();
     let Some((name, text)) =
-        names.iter().find_map(|name| Some((name, weftd::status::status(name).ok()?)))
+        names.iter().find_map(|name| Some((name, weft_cluster::desk::status(name).ok()?)))
     else {
         bail!("no agent answers at {}; start one: `weftd`", names.join(", "));
     };

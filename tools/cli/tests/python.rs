@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use weft_conformance::skip;
+use weft_conformance::{are_built, skip};
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../faces/python")
@@ -270,6 +270,9 @@ fn bench(python: &Path, modules: &Path) -> Command {
 
 #[test]
 fn bench__every_part_has_its_row_with_its_target() {
+    if !are_built(env!("CARGO_BIN_EXE_weft"), &["weft-bench"]) {
+        return;
+    }
     let Some(python) = python() else { return };
     let out = bench(&python, &package()).output().unwrap();
     let (said, complaints) =
@@ -298,6 +301,9 @@ fn bench__every_part_has_its_row_with_its_target() {
 
 #[test]
 fn bench__a_python_without_the_package_is_told_how_to_get_it() {
+    if !are_built(env!("CARGO_BIN_EXE_weft"), &["weft-bench"]) {
+        return;
+    }
     let Some(python) = python() else { return };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-without");
     std::fs::create_dir_all(&folder).unwrap();

@@ -6,6 +6,7 @@ use super::wire;
 use anyhow::{ensure, Context, Result};
 use clap::{Args as _, FromArgMatches};
 use std::process::ExitCode;
+use weft_run::program;
 use weft_run::run;
 use weft_run::words;
 
@@ -76,9 +77,9 @@ pub fn run(lab: &str, args: &Args) -> Result<ExitCode> {
 
 /// Returns the options of `weft run` for this job.
 fn words(args: &Args, lab: &str, hosts: &[String]) -> Result<Vec<String>> {
-    let program = std::env::current_exe().context("finding this program")?;
-    let program = program.to_str().context("this program's path is not UTF-8")?;
-    let agent = words::join([program, "lab", "exec", "--name", lab]);
+    let weft = program::weft()?;
+    let weft = weft.to_str().context("this program's path is not UTF-8")?;
+    let agent = words::join([weft, "lab", "exec", "--name", lab]);
     let ranks = args.ranks.map(|n| n.to_string());
     let mut words = vec!["--hosts".to_owned(), hosts.join(",")];
     words.extend(["--launch-agent".to_owned(), agent]);

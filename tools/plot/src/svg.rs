@@ -1,6 +1,6 @@
 //! Shapes as SVG 1.1.
 
-use crate::{png, Anchor, Colour, Picture, Shape};
+use crate::{pixels, Anchor, Colour, Picture, Shape};
 use base64::prelude::{Engine, BASE64_STANDARD};
 use std::fmt::Write;
 
@@ -40,8 +40,8 @@ fn draw_shape(out: &mut String, shape: &Shape) -> std::fmt::Result {
         Shape::Area { points, colour } => {
             write!(out, "<polygon points=\"{}\" fill=\"{}\"/>", corners(points), css(*colour))
         }
-        Shape::Image { at, size, columns, pixels } => {
-            let png = png::of_pixels(*columns, pixels).unwrap_or_default();
+        Shape::Image { at, size, columns, pixels: all } => {
+            let png = pixels::png(*columns, all).unwrap_or_default();
             write!(
                 out,
                 "<image x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" \

@@ -211,7 +211,7 @@ pub fn without(why: &anyhow::Error) {
 pub fn strangers() -> Vec<(String, String)> {
     let names = weft::job::agent_from_env().names;
     let stranger = |name: String| {
-        let why = weftd::status::distrust(&name).ok().flatten()?;
+        let why = weft_cluster::desk::distrust(&name).ok().flatten()?;
         Some((name, why))
     };
     names.into_iter().filter_map(stranger).collect()
@@ -225,7 +225,7 @@ pub fn serving() -> Vec<(String, Vec<(String, String)>)> {
         let pair = |l: &str| l.split_once(' ').map(|(n, v)| (n.to_string(), v.to_string()));
         text.lines().filter_map(pair).collect()
     };
-    let trusted = |name: &String| weftd::status::distrust(name).is_ok_and(|why| why.is_none());
-    let ask = |name: String| Some((name.clone(), lines(weftd::status::status(&name).ok()?)));
+    let trusted = |name: &String| weft_cluster::desk::distrust(name).is_ok_and(|why| why.is_none());
+    let ask = |name: String| Some((name.clone(), lines(weft_cluster::desk::status(&name).ok()?)));
     names.into_iter().filter(trusted).filter_map(ask).collect()
 }

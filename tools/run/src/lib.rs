@@ -4,8 +4,9 @@
 //! | --- | --- |
 //! | `run` | `weft run`: ranks on this host and on others |
 //! | `mpi` | `weft mpi`: programs of an MPI under its own launcher, with weft as their network |
-//! | `agent` | agents that a command starts and asks |
+//! | `agent`, `lists` | agents that a command starts and asks; lists of socket programs |
 //! | `meet`, `door` | checks that hosts reach each other by UDP, by TCP |
+//! | `program`, `pages` | the programs of weft, the manual pages of each |
 //! | `out`, `misuse`, `words` | output, wrong command lines, words as a shell reads them |
 //! | `interrupt`, `folder` | signals, folders that are removed at the end |
 //! | `idle`, `limited` | other work on this machine, commands that may hang |
@@ -26,8 +27,11 @@ pub mod folder;
 pub mod idle;
 pub mod interrupt;
 pub mod limited;
+pub mod lists;
 pub mod meet;
 pub mod mpi;
+pub mod pages;
+pub mod program;
 pub mod run;
 pub mod sys;
 pub mod words;

@@ -56,8 +56,11 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-streams", Some(&[])),
     ("weft-preload", Some(&["weft-streams", "weft-sys"])),
     ("weft-plot", Some(&[])),
-    ("weft-run", Some(&["weft-link", "weft", "weftd", "weft-cluster"])),
+    ("weft-run", Some(&["weft-sys", "weft-link", "weft", "weft-cluster", "weft-streams"])),
     ("weft-lab", Some(&["weft-sys", "weft-link", "weft-run"])),
+    ("weft-measure", Some(&["weft-link", "weft", "weft-run", "weft-lab"])),
+    ("weft-app", Some(&["weft", "weft-apps", "weft-sor", "weft-asp", "weft-plot", "weft-run"])),
+    ("weft-simulate", Some(&["weft", "weft-sim", "weft-swarm", "weft-plot", "weft-run"])),
     (
         "weft-bench",
         Some(&[
@@ -77,26 +80,50 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
             "weft-plot",
             "weft-run",
             "weft-lab",
+            "weft-measure",
         ]),
     ),
-    ("weft-cli", None),
+    // The first command of a newcomer builds this, and neither benchmarks nor papers.
+    (
+        "weft-cli",
+        Some(&[
+            "weft-core",
+            "weft-link",
+            "weft-sys",
+            "weft",
+            "weft-packets",
+            "weft-models",
+            "weft-ffi",
+            "weft-sim",
+            "weft-agent",
+            "weft-cluster",
+            "weft-run",
+            "weft-lab",
+            "weft-measure",
+            "weft-app",
+            "weft-simulate",
+        ]),
+    ),
+    ("weft-platform", Some(&["weft-core", "weft-link", "weft-packets", "weft-models"])),
+    ("weft-papers", None),
     ("weft-conformance", None),
     ("weft-fuzz", None),
     ("xtask", Some(&[])),
 ];
 
-/// The crates that an application (a crate under `apps/`) may build on; `weft-apps` is the one that
-/// they share.
+/// The crates that an application (a crate under `apps/` or `papers/`) may build on; `weft-apps` is
+/// the one that they share.
 const APP_ARROWS: &[&str] = &["weft-core", "weft", "weft-models", "weft-apps"];
 
 /// Checks that crates depend on lower ones only.
 pub fn crates(tree: &Tree, report: &mut Report) {
     for file in tree.files().filter(|f| f.path.ends_with("Cargo.toml")) {
         let Some(name) = super::manifest::package_name(&file.text) else { continue };
-        let allowed = if file.path.starts_with("apps/") {
-            Some(APP_ARROWS)
-        } else if let Some((_, allowed)) = ARROWS.iter().find(|(n, _)| *n == name) {
+        let is_application = ["apps/", "papers/"].iter().any(|top| file.path.starts_with(top));
+        let allowed = if let Some((_, allowed)) = ARROWS.iter().find(|(n, _)| *n == name) {
             *allowed
+        } else if is_application {
+            Some(APP_ARROWS)
         } else {
             report.add(&file.path, 0, format!("crate {name} has no place in tidy's arrows"));
             continue;
@@ -113,8 +140,15 @@ pub fn crates(tree: &Tree, report: &mut Report) {
 
 /// Checks that production code does not import the simulator.
 pub fn simulator(tree: &Tree, report: &mut Report) {
-    const MAY: [&str; 5] =
-        ["crates/weft-sim/", "crates/weft-swarm/", "tools/cli/", "conformance/", "fuzz/"];
+    const MAY: [&str; 7] = [
+        "crates/weft-sim/",
+        "crates/weft-swarm/",
+        "tools/cli/",
+        "tools/simulate/",
+        "papers/",
+        "conformance/",
+        "fuzz/",
+    ];
     for file in tree.rust().filter(|f| !f.is_test() && !MAY.iter().any(|p| f.path.starts_with(p))) {
         for (i, token) in file.tokens.iter().enumerate() {
             if token.is("weft_sim") && !file.in_test_item(i) {
@@ -299,6 +333,18 @@ mod tests {
             "[package]\nname = \"weft-link\"\n[dependencies]\nweft-core = \"1\"\nweft = \"1\"\n";
         let found = messages(crates, &[("crates/weft-link/Cargo.toml", bad)]);
         assert_eq!(found, ["weft-link must not build on weft"]);
+    }
+
+    #[test]
+    fn crates__the_command_builds_on_no_benchmark_and_no_paper() {
+        for other in ["weft-bench", "weft-papers", "weft-platform", "weft-radix"] {
+            let toml = format!("[package]\nname = \"weft-cli\"\n[dependencies]\n{other} = \"1\"\n");
+            let found = messages(crates, &[("tools/cli/Cargo.toml", &toml)]);
+            assert_eq!(found, [format!("weft-cli must not build on {other}")]);
+        }
+        let radix = "[package]\nname = \"weft-radix\"\n[dependencies]\nweft-bench = \"1\"\n";
+        let found = messages(crates, &[("papers/radix/Cargo.toml", radix)]);
+        assert_eq!(found, ["weft-radix must not build on weft-bench"]);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 #![allow(non_snake_case)]
 
 mod again;
-mod clusters;
 mod jobs;
 mod objects;
 mod order;

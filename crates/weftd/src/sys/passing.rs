@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use weft_streams::message::Place;
 pub use weft_streams::pairing::Facts;
-pub use weft_sys::passing::{recv, send};
+pub use weft_sys::passing::{awaits, recv, send};
 
 const KIND: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
 
@@ -86,21 +86,6 @@ pub fn shared_memory(len: usize) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
     Ok(fd)
-}
-
-/// Waits until a socket can be read.
-///
-/// # Errors
-/// It cannot within this time.
-pub fn awaits(socket: &OwnedFd, most: Duration) -> io::Result<()> {
-    let mut one = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let ms = most.as_millis().try_into().unwrap_or(libc::c_int::MAX);
-    // SAFETY: one pollfd.
-    match check(unsafe { libc::poll(&mut one, 1, ms) }) {
-        Ok(()) if one.revents != 0 => Ok(()),
-        Ok(()) => Err(io::ErrorKind::TimedOut.into()),
-        Err(e) => Err(e),
-    }
 }
 
 /// Fills `value` with an option of a socket. `None` if it has no such option.

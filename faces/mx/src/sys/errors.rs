@@ -1,9 +1,9 @@
 //! Handlers of errors. The predefined ones are data symbols, whose addresses programs read.
 
 use crate::code::{self, Return};
-use crate::environment;
 use std::ffi::{c_char, CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use weft_ffi::mx as environment;
 use weft_ffi::sys::gate::SEATS;
 
 /// `mx_error_handler_t`: a text, and the code; returns the code that the function returns.

@@ -5,6 +5,7 @@ use anyhow::{ensure, Context, Result};
 use serde::Deserialize;
 use std::process::{Command, Stdio};
 use weft_run::interrupt;
+use weft_run::program;
 
 /// A job that takes more seconds than this hangs.
 const TIMEOUT: &str = "1800";
@@ -94,7 +95,7 @@ impl App {
     /// # Errors
     /// The job fails, or prints no report.
     pub fn run(&self, words: &[&str], way: &Way<'_>) -> Result<Done> {
-        let weft = std::env::current_exe().context("finding this program")?;
+        let weft = program::weft()?;
         let (mut command, ranks) = (Command::new(&weft), way.ranks.to_string());
         let more = |word: &str| match way.lab {
             Some(_) => format!("--with={word}"),

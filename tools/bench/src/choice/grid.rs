@@ -6,6 +6,7 @@ use super::super::{netns, Bench, LinkName, Options};
 use super::cast::Cast;
 use super::chosen::{environment, label, SETTINGS};
 use super::{figure, floor, report, What, COMPUTES};
+use crate::More;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
@@ -382,10 +383,10 @@ fn floors(bench: &mut Bench<'_>) -> Floors {
 }
 
 fn packets(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
-    let rate = (Figure::Throughput, "", Probe::PacketStream.into());
+    let rate = (Figure::Throughput, "", More::PacketStream.into());
     match choices.mtu {
         // A small packet does not depend on the length of the longest.
-        0 => vec![(Figure::HalfTrip, "", Probe::PacketPingPong.into()), rate],
+        0 => vec![(Figure::HalfTrip, "", More::PacketPingPong.into()), rate],
         _ => vec![rate],
     }
 }
@@ -393,14 +394,14 @@ fn packets(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
 fn cast(choices: Choices, compute: bool) -> (Figure, &'static str, Subject) {
     let tree = choices.tree;
     let arg = Cast { members: MEMBERS, tree, stream: false, compute }.pack();
-    let subject = Subject { arg, ..Probe::Multicast.into() };
+    let subject = Subject { arg, ..More::Multicast.into() };
     (Figure::Multicast(compute), choices.multicast.name(), subject)
 }
 
 fn fetch_add(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
     let by = choices.fetch_add.name();
-    let busy = Subject { arg: COMPUTES, ..Probe::FetchAdd.into() };
-    vec![(Figure::FetchAdd(false), by, Probe::FetchAdd.into()), (Figure::FetchAdd(true), by, busy)]
+    let busy = Subject { arg: COMPUTES, ..More::FetchAdd.into() };
+    vec![(Figure::FetchAdd(false), by, More::FetchAdd.into()), (Figure::FetchAdd(true), by, busy)]
 }
 
 /// Returns the links that can be measured here: raw Ethernet needs two lab hosts and root.

@@ -13,6 +13,7 @@ use super::logp::minus;
 use super::pair::{Kind, Pair, Subject};
 use super::rank::{Channel, Outcome, Probe, Task};
 use super::table::{Better, Table};
+use super::More;
 use super::{others, pingpong, Bench, LinkName, Options, What};
 use anyhow::{bail, Result};
 use cast::Cast;
@@ -90,7 +91,7 @@ fn one(
     let mut bench = Bench::start_with(link, options, config)?;
     let name: &'static str = wanted.label(what, choices).leak();
     if of_messages(what) {
-        let mut tables = bench.run(what)?;
+        let mut tables = crate::tables(&mut bench, what)?;
         for row in tables.iter_mut().flat_map(|table| &mut table.rows) {
             row.what = if row.what.is_empty() { name } else { named(row.what, name) };
         }
@@ -105,7 +106,7 @@ fn one(
         _ => bail!("this benchmark has no choices"),
     };
     if what != What::FetchAdd {
-        let max = Task { probe: Probe::PacketMax, size: 8, iters: 1, arg: 0 };
+        let max = Task { probe: More::PacketMax.into(), size: 8, iters: 1, arg: 0 };
         if let Outcome::Value(max) = bench.meter.pairs[0].run(&max)? {
             table.notes.push(format!("{name}: packets of up to {max} B of the program"));
         }
@@ -124,16 +125,16 @@ fn logp(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Result<Tabl
     for size in bench.sizes(&[16, 1 << 10]) {
         let (floor, bare) = floor(bench, size);
         let us = |s: f64| s * 1e6;
-        let first = bench.measure(size, &[Probe::PacketPingPong.into()], us)?;
+        let first = bench.measure(size, &[More::PacketPingPong.into()], us)?;
         let half_trip_ns = first[0].map_or(10_000.0, |s| s.median * 1e3);
         let compute = (8.0 * half_trip_ns) as u64 + 2_000;
         let mut subjects = vec![
-            Probe::PacketPingPong.into(),
-            Probe::PacketSendOverhead.into(),
-            Probe::PacketStream.into(),
-            Subject { arg: compute, ..Probe::PacketBusyRoundTrip.into() },
+            More::PacketPingPong.into(),
+            More::PacketSendOverhead.into(),
+            More::PacketStream.into(),
+            Subject { arg: compute, ..More::PacketBusyRoundTrip.into() },
             bare,
-            Subject { arg: 1, ..Probe::PacketPingPong.into() },
+            Subject { arg: 1, ..More::PacketPingPong.into() },
         ];
         // Beside a watchdog there is no endpoint of one thread.
         if !watched {
@@ -172,7 +173,7 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Resul
     let mut table = bench.table("throughput", "rate of packets", "GB/s", Better::Higher);
     for size in bench.sizes(&[4 << 10, 64 << 10, 1 << 20, 16 << 20]) {
         let mut subjects =
-            vec![Probe::PacketStream.into(), bench.bare(bare), bench.bare(Probe::Stream(channel))];
+            vec![More::PacketStream.into(), bench.bare(bare), bench.bare(Probe::Stream(channel))];
         if !watched {
             subjects.push(Probe::WeftBandwidth.into());
         }
@@ -200,13 +201,13 @@ fn fetch_add(bench: &mut Bench<'_>, name: &'static str, choices: &Choices) -> Re
         _ => ("tcp", Channel::Tcp),
     };
     let mut table = bench.table("fetch-add", "time", "us", Better::Lower);
-    let computes = Subject { arg: COMPUTES, ..Probe::FetchAdd.into() };
+    let computes = Subject { arg: COMPUTES, ..More::FetchAdd.into() };
     let mut rows: Vec<(&'static str, Subject)> = vec![
-        (named("owner polls", name), Probe::FetchAdd.into()),
+        (named("owner polls", name), More::FetchAdd.into()),
         (named("owner computes", name), computes),
     ];
     if choices.receipt == Receipt::Watchdog {
-        rows.push((named("owner never polls", name), Probe::FetchAddUnpolled.into()));
+        rows.push((named("owner never polls", name), More::FetchAddUnpolled.into()));
     }
     let others_too = [bare, bench.bare(Probe::PingPong(channel))];
     let subjects: Vec<_> = rows.iter().map(|row| row.1).chain(others_too).collect();
@@ -249,9 +250,9 @@ fn multicast(
     };
     let mut table = bench.table("multicast", "latency and rate", "us, MB/s", Better::Lower);
     let arg = |stream, compute| Cast { members, tree, stream, compute }.pack();
-    let latency = Subject { arg: arg(false, false), ..Probe::Multicast.into() };
-    let busy = Subject { arg: arg(false, true), ..Probe::Multicast.into() };
-    let rate = Subject { arg: arg(true, false), ..Probe::Multicast.into() };
+    let latency = Subject { arg: arg(false, false), ..More::Multicast.into() };
+    let busy = Subject { arg: arg(false, true), ..More::Multicast.into() };
+    let rate = Subject { arg: arg(true, false), ..More::Multicast.into() };
     let subjects = [latency, bare, bench.bare(Probe::PingPong(channel)), busy];
     let got = bench.measure(16, &subjects, |s| s * 1e6)?;
     let floors = others([(floor, got[1])].into_iter());

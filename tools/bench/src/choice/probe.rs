@@ -2,6 +2,7 @@
 
 use super::super::floor::{median_ns, per};
 use super::super::logp::{clock_ns, BURST};
+use super::super::opened;
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::volley::volley;
 use super::carrier::Carrier;
@@ -62,47 +63,45 @@ impl Message {
     }
 }
 
-impl Rank {
-    fn line(&mut self) -> Result<Rc<Line>> {
-        if let Some(line) = &self.packets {
-            return Ok(Rc::clone(line));
-        }
-        let (packets, peer) = Carrier::open(self)?;
-        let (got, acks) = (Count::default(), Count::default());
-        let resize = receive(&packets, &got)?;
-        let count = acks.clone();
-        packets.handle(ACK, move |_, _| count.one_more());
-        let (transfer, memory) = match &packets {
-            Carrier::Own(own) => {
-                own.mailbox(BOX);
-                let memory = own.export(EXPORT).context("exporting memory")?;
-                (own.endpoint().choices().transfer, Some(memory))
-            }
-            Carrier::Watched(..) => (Transfer::Auto, None),
-        };
-        let counter = packets.counter(0).context("a counter")?;
-        let memory_key = memory.map_or(0, |memory| memory.key);
-        let keys = [memory_key.to_le_bytes(), counter.key.to_le_bytes()].concat();
-        let theirs = self.exchange(&keys)?;
-        let key = |at: usize| -> Result<u64> {
-            Ok(u64::from_le_bytes(theirs.get(at..at + 8).context("keys")?.try_into()?))
-        };
-        let line = Rc::new(Line {
-            transfer,
-            packets,
-            peer,
-            got,
-            acks,
-            awaited: Cell::new(0),
-            resize,
-            memory,
-            their_memory: key(0)?,
-            counter,
-            their_counter: Counter { key: key(8)? },
-        });
-        self.packets = Some(Rc::clone(&line));
-        Ok(line)
+fn line(rank: &mut Rank) -> Result<Rc<Line>> {
+    if let Some(line) = &opened(rank).packets {
+        return Ok(Rc::clone(line));
     }
+    let (packets, peer) = Carrier::open(rank)?;
+    let (got, acks) = (Count::default(), Count::default());
+    let resize = receive(&packets, &got)?;
+    let count = acks.clone();
+    packets.handle(ACK, move |_, _| count.one_more());
+    let (transfer, memory) = match &packets {
+        Carrier::Own(own) => {
+            own.mailbox(BOX);
+            let memory = own.export(EXPORT).context("exporting memory")?;
+            (own.endpoint().choices().transfer, Some(memory))
+        }
+        Carrier::Watched(..) => (Transfer::Auto, None),
+    };
+    let counter = packets.counter(0).context("a counter")?;
+    let memory_key = memory.map_or(0, |memory| memory.key);
+    let keys = [memory_key.to_le_bytes(), counter.key.to_le_bytes()].concat();
+    let theirs = rank.exchange(&keys)?;
+    let key = |at: usize| -> Result<u64> {
+        Ok(u64::from_le_bytes(theirs.get(at..at + 8).context("keys")?.try_into()?))
+    };
+    let line = Rc::new(Line {
+        transfer,
+        packets,
+        peer,
+        got,
+        acks,
+        awaited: Cell::new(0),
+        resize,
+        memory,
+        their_memory: key(0)?,
+        counter,
+        their_counter: Counter { key: key(8)? },
+    });
+    opened(rank).packets = Some(Rc::clone(&line));
+    Ok(line)
 }
 
 /// A counter that the upcalls increment, on any thread that makes progress.
@@ -272,7 +271,7 @@ fn size_of(task: &Task) -> usize {
 /// Measures the one-way time of a packet. The receiver takes it in a receive call; with `task.arg`
 /// 1, or in several packets, by upcalls.
 pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
-    let line = rank.line()?;
+    let line = line(rank)?;
     let mut data = Message::of(task);
     let (mut into, room) = (data.own.clone(), line.room()?);
     // The locked interface has upcalls only.
@@ -314,7 +313,7 @@ fn rank_seed(rank: &mut Rank) -> Result<u64> {
 
 /// Measures the time of a sending call, over bursts that are answered before the next begins.
 pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
-    let line = rank.line()?;
+    let line = line(rank)?;
     let data = Message::of(task);
     let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room()?);
     let base = line.reset(0);
@@ -349,7 +348,7 @@ pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// Measures round trips with a computation of `task.arg` ns after the send; returns `time -
 /// computation`, which is `os` + `or`.
 pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
-    let line = rank.line()?;
+    let line = line(rank)?;
     let mut data = Message::of(task);
     let compute = Duration::from_nanos(task.arg);
     let (clock, mut spans, room) = (clock_ns(), Vec::new(), line.room()?);
@@ -382,7 +381,7 @@ pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// Measures messages in one direction, in packets that the receiver copies, or by remote-memory
 /// copy; the last message is answered.
 pub fn stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
-    let line = rank.line()?;
+    let line = line(rank)?;
     let data = Message::of(task);
     let room = line.room()?;
     let parts = data.parts(room);
@@ -412,7 +411,7 @@ pub fn stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// Measures fetch-and-add at the other rank, which computes for `task.arg` ns between two polls; 0:
 /// it polls all the time.
 pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
-    let line = rank.line()?;
+    let line = line(rank)?;
     let before = line.packets.counter_value(line.counter).unwrap_or(0);
     rank.sync()?;
     if rank.me == 1 {
@@ -441,7 +440,7 @@ pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 
 /// Measures fetch-and-add at the other rank, which computes and calls nothing until all is done.
 pub fn fetch_add_unpolled(rank: &mut Rank, task: &Task) -> Result<Outcome> {
-    let line = rank.line()?;
+    let line = line(rank)?;
     rank.sync()?;
     if rank.me == 1 {
         while !rank.has_note()? {
@@ -464,6 +463,6 @@ pub fn fetch_add_unpolled(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 
 /// Returns the longest packet from the program to the other rank, in bytes.
 pub fn packet_max(rank: &mut Rank) -> Result<Outcome> {
-    let line = rank.line()?;
+    let line = line(rank)?;
     Ok(if rank.me == 0 { Outcome::Value(line.room()? as f64) } else { Outcome::Elsewhere })
 }

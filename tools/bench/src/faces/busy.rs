@@ -3,10 +3,11 @@
 use super::wired::{self, TUNINGS};
 use crate::netns::Place;
 use crate::pair::{Sample, Subject};
-use crate::rank::{Outcome, Probe, Rank, Task};
+use crate::rank::{Outcome, Rank, Task};
 use crate::sys::busy;
 use crate::table::Better;
 use crate::target::{Aim, Run};
+use crate::More;
 use anyhow::Result;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -80,8 +81,8 @@ impl Run<'_> {
             for size in SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
                 self.begin(name);
                 let iters = ((STREAM / size) as u64).max(LEAST);
-                let ours = Subject { arg, iters, ..Probe::MxBusy.into() };
-                let tcp = Subject { iters, ..self.bench.bare(Probe::TcpBusy) };
+                let ours = Subject { arg, iters, ..More::MxBusy.into() };
+                let tcp = Subject { iters, ..self.bench.bare(More::TcpBusy) };
                 let got = self.bench.measure(size, &[ours, tcp], |share| share * 100.0)?;
                 if size == SIZES[1] {
                     long[arg as usize] = got[0];

@@ -17,6 +17,7 @@ use crate::sockets::Beside;
 use crate::table::Better;
 use crate::target::{self, Aim, Run};
 use crate::volley::volley;
+use crate::{opened, More};
 use crate::{Bench, LinkName, Options, What};
 use anyhow::{Context, Result};
 use many::Collective;
@@ -46,7 +47,7 @@ fn adopt(rank: &Rank) {
 
 /// Returns the endpoint of MX; both ranks open it at the first use.
 fn mx(rank: &mut Rank) -> Result<Mx> {
-    if let Some(mx) = rank.faces.mx.take() {
+    if let Some(mx) = opened(rank).faces.mx.take() {
         return Ok(mx);
     }
     adopt(rank);
@@ -74,13 +75,13 @@ pub fn mx_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         mx.poll()?;
     }
     rank.receive_note()?;
-    rank.faces.mx = Some(mx);
+    opened(rank).faces.mx = Some(mx);
     Ok(outcome)
 }
 
 /// Returns the virtual interface, and the place of the other rank; both open it at the first use.
 fn via(rank: &mut Rank) -> Result<(Via, sys::Place)> {
-    if let Some(via) = rank.faces.via.take() {
+    if let Some(via) = opened(rank).faces.via.take() {
         return Ok(via);
     }
     adopt(rank);
@@ -109,7 +110,7 @@ pub fn via_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     via.send()?;
     via.recv_last()?;
     rank.sync()?;
-    rank.faces.via = Some((via, place));
+    opened(rank).faces.via = Some((via, place));
     Ok(outcome)
 }
 
@@ -146,7 +147,7 @@ pub fn via_stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         }
     }
     rank.sync()?;
-    rank.faces.via = Some((via, place));
+    opened(rank).faces.via = Some((via, place));
     Ok(if rank.me == 0 { outcome } else { Outcome::Elsewhere })
 }
 
@@ -156,7 +157,7 @@ pub fn via_write(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     via.resize(task.size)?;
     let write = |via: &mut Via| via.write(place);
     let outcome = one_sided(rank, task, &mut via, write, Via::poll)?;
-    rank.faces.via = Some((via, place));
+    opened(rank).faces.via = Some((via, place));
     Ok(outcome)
 }
 
@@ -256,7 +257,7 @@ impl Run<'_> {
         for size in MX_SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
             let aimed = [MX_SIZES[0], MX_SIZES[6]].contains(&size);
             let aim = Aim { floor: aimed.then_some(1.1), peer: None };
-            self.face_line("MX, one way", Probe::MxPingPong, size, aim)?;
+            self.face_line("MX, one way", More::MxPingPong.into(), size, aim)?;
         }
         if self.link != LinkName::Shm {
             self.together_lines()?;
@@ -277,8 +278,8 @@ impl Run<'_> {
                     continue;
                 }
                 self.begin(of.name());
-                let tcp = self.bench.bare(Probe::Many(Over::Tcp, of));
-                let subjects = [Probe::Many(Over::Mx, of).into(), tcp];
+                let tcp = self.bench.bare(More::Many(Over::Tcp, of));
+                let subjects = [More::Many(Over::Mx, of).into(), tcp];
                 let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
                 let line = (of.name(), size, "us", Better::Lower);
                 self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
@@ -310,8 +311,8 @@ impl Run<'_> {
                     continue;
                 }
                 self.begin(of.name());
-                let tcp = self.bench.bare(Probe::Together(Over::Tcp, of));
-                let subjects = [Probe::Together(Over::Mx, of).into(), tcp];
+                let tcp = self.bench.bare(More::Together(Over::Tcp, of));
+                let subjects = [More::Together(Over::Mx, of).into(), tcp];
                 let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
                 let line = (of.name(), size, "us", Better::Lower);
                 self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
@@ -333,7 +334,7 @@ impl Run<'_> {
     fn via_lines(&mut self) -> Result<()> {
         for size in VIA_SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
             let aim = Aim { floor: (size == VIA_SIZES[0]).then_some(1.2), peer: None };
-            self.face_line("VIA, one way", Probe::ViaPingPong, size, aim)?;
+            self.face_line("VIA, one way", More::ViaPingPong.into(), size, aim)?;
         }
         self.stream_lines()?;
         self.write_line()?;
@@ -349,7 +350,7 @@ impl Run<'_> {
             return Ok(());
         }
         self.begin("RDMA write");
-        let subjects = [Probe::ViaWrite.into(), Probe::WeftPut.into()];
+        let subjects = [More::ViaWrite.into(), More::WeftPut.into()];
         let got: Vec<Option<Sample>> = self.bench.measure(WRITE, &subjects, |s| s * 1e6)?;
         let line = ("VIA, RDMA write until complete", WRITE, "us", Better::Lower);
         let aim = Aim { floor: Some(1.1), peer: None };
@@ -364,7 +365,7 @@ impl Run<'_> {
         for size in STREAMS.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
             self.begin("bursts");
             let tcp = self.bench.bare(Probe::Stream(Channel::Tcp));
-            let subjects = [Probe::ViaStream.into(), Probe::WeftBandwidth.into(), tcp];
+            let subjects = [More::ViaStream.into(), Probe::WeftBandwidth.into(), tcp];
             let rate = |s: f64| size as f64 / s / 1e6;
             let got = self.bench.measure(size, &subjects, rate)?;
             let line = ("VIA, bursts with an answer", size, "MB/s", Better::Higher);
@@ -386,7 +387,7 @@ impl Run<'_> {
             false => Some(Beside::start(self.bench.meter.options)?),
         };
         for size in sizes {
-            let subjects = [Probe::ViaPingPong.into()];
+            let subjects = [More::ViaPingPong.into()];
             let via = self.bench.measure(size, &subjects, |s| s * 1e6)?;
             let Some(beside) = &beside else { continue };
             let [ours, tcp] = beside.one_way(size)?;

@@ -3,6 +3,7 @@
 
 use super::sys::Mx;
 use crate::floor::{pause, per, warm_up};
+use crate::opened;
 use crate::peers::Spinning;
 use crate::rank::{Outcome, Rank, Task};
 use anyhow::{ensure, Result};
@@ -212,7 +213,7 @@ pub fn measure(rank: &mut Rank, task: &Task, over: Over, of: Operation) -> Resul
         Over::Mx => {
             let mut mx = super::mx(rank)?;
             let outcome = run(rank, task, &mut mx, of);
-            rank.faces.mx = Some(mx);
+            opened(rank).faces.mx = Some(mx);
             outcome
         }
         Over::Tcp => {

@@ -9,6 +9,7 @@ use crate::table::Better;
 use crate::target::{Aim, Run};
 use crate::volley::volley;
 use crate::wire;
+use crate::{opened, More};
 use anyhow::{Context, Result};
 
 /// Tunings of long messages in frames of MX over Ethernet, as of `WEFT_MXOE`: the first is that of
@@ -26,7 +27,7 @@ const WIRED: [usize; 4] = [16, 4 << 10, 64 << 10, 1 << 20];
 /// # Errors
 /// No interface, rights or other rank.
 pub fn open(rank: &mut Rank, number: u64) -> Result<Mx> {
-    if let Some((_, mx)) = rank.faces.wired.take().filter(|(of, _)| *of == number) {
+    if let Some((_, mx)) = opened(rank).faces.wired.take().filter(|(of, _)| *of == number) {
         return Ok(mx);
     }
     adopt(rank);
@@ -60,7 +61,7 @@ pub fn keep(rank: &mut Rank, number: u64, mx: Mx) -> Result<()> {
         mx.poll()?;
     }
     rank.receive_note()?;
-    rank.faces.wired = Some((number, mx));
+    opened(rank).faces.wired = Some((number, mx));
     Ok(())
 }
 
@@ -85,7 +86,7 @@ impl Run<'_> {
             for size in WIRED.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
                 self.begin(name);
                 let tcp = self.bench.bare(Probe::PingPong(Channel::Tcp));
-                let ours = Subject { arg, ..Probe::MxWired.into() };
+                let ours = Subject { arg, ..More::MxWired.into() };
                 let got = self.bench.measure(size, &[ours, tcp], |s| s * 1e6)?;
                 if size == WIRED[WIRED.len() - 1] {
                     long[arg as usize] = got[0];

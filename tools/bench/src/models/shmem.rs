@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use weft_run::folder::Folder;
 use weft_run::mpi::detect::Family;
+use weft_run::program;
 
 /// Names the folder of an OpenSHMEM, which has its programs in `bin`.
 const HOME: &str = "SHMEM_HOME";
@@ -93,7 +94,7 @@ impl Installed {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", TIMEOUT]).arg(&self.oshrun).args(&self.extra).args(words);
         if std::env::var_os(LAUNCHER).is_none() {
-            let weft = std::env::current_exe().context("finding this program")?;
+            let weft = program::weft()?;
             command.env(LAUNCHER, format!("{} run", weft.display()));
         }
         command.env(PROVIDER.0, provider());

@@ -11,6 +11,7 @@ use weft_lab::client::{plan, Attached, Entrance};
 use weft_lab::spec::Conditions;
 use weft_run::agent;
 use weft_run::folder::Folder;
+use weft_run::program;
 
 /// Longest wait for anything.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -168,6 +169,13 @@ pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> 
         std::thread::sleep(POLL_EVERY);
     }
     Ok(())
+}
+
+/// Returns a command of `weft`.
+pub fn weft(words: &[&str]) -> Result<Command> {
+    let mut command = Command::new(program::weft()?);
+    command.args(words).stdin(Stdio::null());
+    Ok(command)
 }
 
 /// Returns the command that runs this program.

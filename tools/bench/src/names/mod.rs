@@ -12,7 +12,7 @@ use crate::target::{self, Aim, Check};
 use crate::Options;
 use anyhow::{bail, ensure, Context, Result};
 use child::{Values, READY, SIZE};
-pub(super) use cluster::own;
+pub(super) use cluster::{own, weft};
 use cluster::{processor_time, until, wake_ups, Agent, Hosts, Kind, LIMIT};
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -181,7 +181,7 @@ impl Run<'_> {
         let place = self.agents[0].place.clone();
         let count = self.options.repeat() * if self.options.quick { 1 } else { 4 };
         let got = self.each(line, count, |_, _| {
-            let mut command = own(&["names", "claim", "death:1", "--at", "10.0.0.1:1"])?;
+            let mut command = weft(&["names", "claim", "death:1", "--at", "10.0.0.1:1"])?;
             command.env("WEFT_AGENT", &place).stdout(Stdio::null());
             let mut owner = Process(command.spawn().context("starting the owner of a name")?);
             awaits(&mut watch, true)?;

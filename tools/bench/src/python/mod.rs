@@ -8,6 +8,7 @@ use crate::rank::Probe;
 use crate::sys::{prepare, Setup};
 use crate::table::{figure, human, Better, Other, Row, Table};
 use crate::target::{self, Aim, Check};
+use crate::More;
 use crate::{Bench, LinkName, Options};
 use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
@@ -17,6 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 use weft_run::folder::Folder;
 use weft_run::limited::output_within;
+use weft_run::program;
 
 /// The program that all processes run.
 const PROGRAM: &str = include_str!("bench.py");
@@ -125,7 +127,7 @@ impl Run<'_> {
 
     /// Measures one repetition, in microseconds.
     fn one(&mut self, way: Way, size: usize, iters: u64) -> Result<f64> {
-        let weft = std::env::current_exe().context("finding this program")?;
+        let weft = program::weft()?;
         let mut command = Command::new(weft);
         let role = match way {
             Way::Rust(probe) => return self.rust(probe, size),
@@ -226,7 +228,7 @@ impl Run<'_> {
 
     fn read(&mut self) -> Result<()> {
         let line = ("read of a replicated object", 8, 200_000);
-        let rust = Some(("rust", Way::Rust(Probe::Model(Figure::Read)), 0));
+        let rust = Some(("rust", Way::Rust(More::Model(Figure::Read).into()), 0));
         self.row(line, Way::Ranks("read"), [rust, None], Aim::default())?;
         self.goal(1.0);
         Ok(())
@@ -234,7 +236,7 @@ impl Run<'_> {
 
     fn call(&mut self) -> Result<()> {
         let line = ("call of a remote object (goal: 1.5 x rust + 5)", SHORT, 20_000);
-        let rust = Some(("rust", Way::Rust(Probe::Model(Figure::Operation)), 0));
+        let rust = Some(("rust", Way::Rust(More::Model(Figure::Operation).into()), 0));
         let rust = self.row(line, Way::Ranks("call"), [rust, None], Aim::default())?;
         if let Some(rust) = rust {
             self.goal(1.5 * rust.median + 5.0);

@@ -6,7 +6,7 @@ mod crowd;
 mod hosts;
 mod programs;
 
-use crate::names::own;
+use crate::names::weft;
 use crate::pair::{core, Sample};
 use crate::progress::Plan;
 use crate::sys::{prepare, Setup};
@@ -317,7 +317,7 @@ pub(crate) fn words_of(
     let mut command = match way {
         Way::Tcp | Way::Unix => Command::new(program),
         Way::Weft | Way::Asleep => {
-            let mut command = own(&["sockets", "run", program])?;
+            let mut command = weft(&["sockets", "run", program])?;
             command.env(agent::NAME, agent);
             if way == Way::Asleep {
                 command.env("WEFT_SOCKETS_SPIN_US", "0");

@@ -155,7 +155,7 @@ impl Postgres {
 
     /// Makes the cluster and its tables.
     fn prepare(&self, run: &Run<'_>) -> Result<()> {
-        let library = crate::names::own(&["sockets", "library"])?;
+        let library = crate::names::weft(&["sockets", "library"])?;
         let library = output(library)?;
         std::fs::copy(library.trim(), self.scratch.file("libweft_sockets.so")?)
             .with_context(|| format!("copying {}", library.trim()))?;

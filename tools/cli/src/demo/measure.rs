@@ -4,8 +4,44 @@ use super::child::Children;
 use super::Line;
 use anyhow::Result;
 use serde::Deserialize;
+use std::process::ExitCode;
+use weft_measure::netns::Mode;
+use weft_measure::{bandwidth, pingpong, Bench, LinkName, Options};
 
-/// The fields of `weft bench --json` that are shown.
+/// A benchmark that the demo runs.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum What {
+    Pingpong,
+    Bandwidth,
+}
+
+/// Measure a link for `weft demo`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(value_enum)]
+    what: What,
+    #[arg(long, value_enum)]
+    link: LinkName,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Measures one link, and prints a JSON object per line.
+///
+/// # Errors
+/// The link cannot be measured.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let options = Options { netns: Mode::Off, ..args.options.clone() };
+    let mut bench = Bench::start(args.link, &options)?;
+    let table = match args.what {
+        What::Pingpong => pingpong::table(&mut bench)?,
+        What::Bandwidth => bandwidth::table(&mut bench)?,
+    };
+    print!("{}", table.json());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The fields of a measurement that are shown.
 #[derive(Deserialize)]
 struct Figure {
     size: u64,
@@ -58,12 +94,11 @@ fn row(figure: &Figure) -> String {
 }
 
 /// Measures latency and bandwidth of both links.
-pub fn links(children: &mut Children, quick: bool) -> Result<Vec<Line>> {
+pub(super) fn links(children: &mut Children, quick: bool) -> Result<Vec<Line>> {
     println!("\n2  Latency (one way) and bandwidth, beside what this machine can do at best");
     let mut lines = Vec::new();
     for (title, bench, link, size) in FIGURES {
-        let mut command =
-            vec!["bench", bench, "--link", link, "--size", size, "--netns", "off", "--json"];
+        let mut command = vec!["demo-link", bench, "--link", link, "--size", size];
         command.extend(if quick { &["--quick"][..] } else { &["--repeat", "3"] });
         let ended = children.run(title, &command)?;
         let figures = ended.output.lines().filter_map(|line| serde_json::from_str(line).ok());

@@ -1,7 +1,7 @@
 //! `weft demo`: shows weft on this machine in under a minute and without root.
 
 mod child;
-mod measure;
+pub mod measure;
 
 use anyhow::{Context, Result};
 use child::Children;

@@ -91,10 +91,9 @@ fn differences<T: Table>(table: &T, usual: &T) -> Vec<String> {
 /// Names the variables of MX and Open-MX that mean nothing, if there are any of them.
 fn old_variables() -> Option<Check> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let found = weft_mx::environment::meaningless(names);
+    let found = weft_ffi::mx::meaningless(names);
     let finding = format!("programs of MX ignore {}", found.join(", "));
-    let honoured: Vec<&str> =
-        weft_mx::environment::HONOURED.iter().map(|variable| variable.name).collect();
+    let honoured: Vec<&str> = weft_ffi::mx::HONOURED.iter().map(|variable| variable.name).collect();
     let remedy = format!("unset them; these count: {}", honoured.join(", "));
     (!found.is_empty()).then(|| Check::warn("MX", finding, remedy))
 }

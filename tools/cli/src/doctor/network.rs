@@ -7,9 +7,11 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use weft::EndpointId;
+use weft_agent::{version_text, VERSION};
 use weft_link::ether::{Interface, Interfaces};
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{LinkError, PacketConfig, PacketLink, TcpLink, UdpConfig, UdpLink, XdpLink};
+use weft_run::program;
 
 /// Socket buffers that hold the packets of a fast burst, in bytes.
 const BUFFER: u64 = 4 << 20;
@@ -134,7 +136,7 @@ fn agent() -> Check {
     let (ranks, raw) = (of("ranks"), of("raw_free"));
     let finding =
         format!("weftd {version} at {name}: {ranks} ranks attached, {raw} raw sockets free");
-    let (own, speaks) = (weftd::version(), weftd::protocol());
+    let (own, speaks) = (program::version(), version_text(VERSION));
     match (version == own, protocol == speaks) {
         (true, true) => Check::ok("agent", finding),
         (_, same) => Check::warn(

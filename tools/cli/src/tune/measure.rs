@@ -4,10 +4,10 @@
 use anyhow::{bail, Context, Result};
 use std::time::{Duration, Instant};
 use weft::calibration::LinkFigures;
-use weft_bench::far::Far;
-use weft_bench::netns::Place;
-use weft_bench::pair::{Kind, Pair, Sample};
-use weft_bench::rank::{Outcome, Probe, Task};
+use weft_measure::far::Far;
+use weft_measure::netns::Place;
+use weft_measure::pair::{Kind, Pair, Sample};
+use weft_measure::rank::{Outcome, Probe, Task};
 
 /// MTU between the hosts, in bytes.
 const MTU: u32 = 1500;

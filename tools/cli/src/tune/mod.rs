@@ -4,7 +4,6 @@
 mod measure;
 pub mod store;
 
-use crate::app::progress::Progress;
 use anyhow::{bail, Context, Result};
 use measure::{Effort, Measured, Sighting};
 use std::path::PathBuf;
@@ -14,10 +13,11 @@ use weft::calibration::{LinkFigures, Machine, Switch};
 use weft::endpoint::choice;
 use weft::job::config_from_env;
 use weft::{Calibration, Config};
-use weft_bench::date;
-use weft_bench::far::Reach;
+use weft_app::Progress;
 use weft_core::transfer::select::eager_max;
 use weft_core::LinkCaps;
+use weft_measure::date;
+use weft_measure::far::Reach;
 use weft_run::interrupt::Interrupt;
 
 /// Measure this machine's links and store what messages are sent by, in under a minute

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use weft::calibration::Machine;
 use weft::Calibration;
-use weft_bench::far::Far;
+use weft_measure::far::Far;
 
 /// Store on this host the figures of `weft tune --hosts`, read from standard input
 #[derive(Debug, clap::Args)]

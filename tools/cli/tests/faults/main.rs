@@ -118,7 +118,7 @@ fn disk__full_under_results_names_the_file() {
     let script = format!("{fill}; exec \"$WEFT\" run -n 2 \"$WEFT\" {SOR} --out \"$DIR/out\"");
     let Some(done) = on_a_small_disk(&script) else { return };
     done.assert_code(1);
-    done.assert_says(&["sor.png", "No space left on device"]);
+    done.assert_says(&["sor.svg", "No space left on device"]);
 }
 
 #[test]

@@ -137,6 +137,9 @@ fn doctor__says_which_host_is_not_there() {
 
 #[test]
 fn bench__measures_between_two_hosts() {
+    if !weft_conformance::are_built(super::WEFT, &["weft-bench"]) {
+        return;
+    }
     let Some(lab) = Lab::up(&["2"]) else { return };
     let agent = agent();
     for (what, link, names) in [

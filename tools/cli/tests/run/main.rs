@@ -9,7 +9,6 @@ mod going;
 // Each test program uses a part of it.
 #[allow(dead_code)]
 mod harness;
-mod models;
 mod stopped;
 
 use harness::{bootstrap_keys, shell, Job};

@@ -14,7 +14,7 @@ mod rank;
 pub mod slurm;
 mod sys;
 
-use crate::misuse;
+use crate::{misuse, program};
 use agents::{is_local, Agent};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -310,8 +310,7 @@ pub fn remote_weft(named: Option<&str>) -> Result<String> {
     if let Some(path) = named {
         return Ok(path.to_owned());
     }
-    let own = std::env::current_exe().context("finding this program's path")?;
-    own.into_os_string().into_string().ok().context("this program's path is not UTF-8")
+    program::weft()?.into_os_string().into_string().ok().context("this program's path is not UTF-8")
 }
 
 /// Runs the job and returns the exit status of the first rank that failed, or success.

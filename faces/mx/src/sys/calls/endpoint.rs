@@ -3,7 +3,6 @@
 use crate::address::{Addr, Local};
 use crate::boards::{self, Board, ENDPOINTS};
 use crate::code::{self, Answer, Return};
-use crate::environment;
 use crate::params;
 use crate::sys::abi::{
     call, endpoint_handle, enter, enter_local, offer, place, ready, Handle, Param,
@@ -20,6 +19,7 @@ use std::rc::Rc;
 use weft::Address;
 use weft_ffi::address::NetAddress;
 use weft_ffi::meet::{self, Post};
+use weft_ffi::mx as environment;
 use weft_ffi::sys::gate;
 use weft_link::secure::JobKey;
 use weft_link::Link;

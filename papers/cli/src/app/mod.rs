@@ -1,0 +1,49 @@
+//! `weft app`: the applications of paper 004 that `weft` itself does not have.
+
+pub mod awari;
+pub mod barnes;
+pub mod leq;
+mod pictures;
+pub mod puzzle;
+pub mod qr;
+pub mod radix;
+
+pub use weft_app::{
+    all_done, asp, numbers, open, prepare_out, progress, run_rank, sor, write_file, write_picture,
+    Check, Common, Convergence, Progress, Report, Room,
+};
+
+use anyhow::Result;
+use std::process::ExitCode;
+
+/// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app radix`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    which: Which,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Which {
+    Awari(awari::Args),
+    Barnes(barnes::Args),
+    Leq(leq::Args),
+    Puzzle(puzzle::Args),
+    Qr(qr::Args),
+    Radix(radix::Args),
+}
+
+/// Runs the application.
+///
+/// # Errors
+/// The application failed.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    run_rank(|job| match &args.which {
+        Which::Awari(args) => awari::run(job, args),
+        Which::Barnes(args) => barnes::run(job, args),
+        Which::Leq(args) => leq::run(job, args),
+        Which::Puzzle(args) => puzzle::run(job, args),
+        Which::Qr(args) => qr::run(job, args),
+        Which::Radix(args) => radix::run(job, args),
+    })
+}

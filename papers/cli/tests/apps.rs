@@ -1,0 +1,217 @@
+//! Applications in one process: results as JSON and pictures, bounds of sizes, and input that is
+//! wrong.
+#![allow(non_snake_case)]
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Returns a path for this test run only.
+fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    folder.join(format!("{name}-{}", std::process::id()))
+}
+
+fn app(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-papers"));
+    for name in ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "WEFT_BOOTSTRAP"] {
+        command.env_remove(name);
+    }
+    command.arg("app").args(args).output().expect("the command starts")
+}
+
+/// Returns the standard error of a run that is refused as a wrong command line.
+fn refused(args: &[&str]) -> String {
+    let done = app(args);
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(2), "{args:?}: {err}");
+    assert!(done.stdout.is_empty(), "{args:?}");
+    err
+}
+
+#[test]
+fn json__names_the_result_of_each_application() {
+    for (args, expected) in [
+        (
+            "awari --stones 5 --position 0,0,0,0,1,2,0,2,0,0,0,0",
+            &[
+                ("/positions_of_most", "4368"),
+                ("/answers/0/score", "1"),
+                ("/answers/0/moves/1/captured", "3"),
+                ("/answers/0/moves/1/best", "true"),
+            ][..],
+        ),
+        ("barnes --bodies 50 --steps 2", &[("/bodies", "50"), ("/steps", "2")]),
+        ("leq --equations 100", &[("/iterations", "689"), ("/end", "\"converged\"")]),
+        ("puzzle --korf 79", &[("/length", "42"), ("/solutions", "null")]),
+        ("qr --size 30x20", &[("/rows", "30"), ("/rank", "20"), ("/error", "null")]),
+        ("radix --keys 500 --below 1", &[("/keys", "500"), ("/least", "0"), ("/greatest", "0")]),
+    ] {
+        let words: Vec<&str> = args.split(' ').chain(["--json"]).collect();
+        let done = app(&words);
+        let out = String::from_utf8_lossy(&done.stdout);
+        let report: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args}: {e}"));
+        for (name, value) in expected {
+            let found = report["result"].pointer(name).map(Value::to_string);
+            assert_eq!(found.as_deref(), Some(*value), "{args}: {name} in {out}");
+        }
+    }
+}
+
+/// Positions in files, and a database that an earlier run has written.
+#[test]
+fn positions__of_files_and_of_a_database_in_a_file() {
+    let dir = scratch("positions");
+    std::fs::create_dir_all(&dir).unwrap();
+    let (file, out) = (dir.join("positions"), dir.join("out"));
+    std::fs::write(&file, "# two\n0 0 0 0 1 2 0 2 0 0 0 0\n1,1,0,0,0,0,0,0,0,0,0,1\n").unwrap();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let made = app(&["awari", "--stones", "5", "--positions", file, "--out", out, "--json"]);
+    let database = format!("{out}/awari.db");
+    let found = app(&["awari", "--database", &database, "--positions", file, "--json"]);
+    let [made, found] = [made, found].map(|done| {
+        let report: Value = serde_json::from_slice(&done.stdout).expect("a report");
+        let scores = [0, 1].map(|at| report["result"]["answers"][at]["score"].clone());
+        assert_eq!(scores, [1, 3], "{report}");
+        report["result"].clone()
+    });
+    for name in ["stones", "positions", "wins", "draws", "losses", "answers"] {
+        assert_eq!(made[name], found[name], "{name}");
+    }
+    let six = "0,0,0,0,6,0,0,0,0,0,0,0";
+    let err = refused(&["awari", "--database", &database, "--position", six]);
+    assert!(err.contains("has 6 stones, more than the 5 of "), "{err}");
+    let csv = format!("{out}/awari.csv");
+    let done = app(&["awari", "--database", &csv, "--position", six]);
+    let err = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(err, format!("weft: {csv}: not a database of this version\n"));
+    let err = refused(&["awari", "--database", &database, "--stones", "3"]);
+    assert!(err.contains("cannot be used with"), "{err}");
+
+    let korf = korf_file();
+    let done = app(&["puzzle", "--input", &korf, "--number", "79"]);
+    assert!(String::from_utf8_lossy(&done.stdout).contains("shortest         42 moves"));
+    let err = refused(&["puzzle", "--input", &korf, "--number", "101"]);
+    assert!(err.contains("has 100 positions"), "{err}");
+    let done = app(&["puzzle", "--input", &database]);
+    let err = String::from_utf8_lossy(&done.stderr);
+    assert!(err.starts_with(&format!("weft: {database}: line 1: ")), "{err}");
+    for (name, tiles) in [("awari", "1,2"), ("puzzle", "1 2")] {
+        let err = refused(&[name, "--position", tiles]);
+        assert!(err.starts_with(&format!("weft: --position {tiles}: 2 ")), "{err}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+fn korf_file() -> String {
+    format!("{}/../puzzle/data/korf100.txt", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn leq__that_diverges_fails() {
+    let dir = scratch("diverges");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("system.mtx");
+    let head = "%%MatrixMarket matrix coordinate real general\n2 2 4\n";
+    std::fs::write(&file, format!("{head}1 1 1\n1 2 5\n2 1 5\n2 2 1\n")).unwrap();
+    let done = app(&["leq", "--matrix", file.to_str().unwrap(), "--check"]);
+    assert_eq!(done.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains("(diverged: ") && said.contains("PASS"), "{said}");
+    std::fs::write(&file, format!("{head}1 1 1\n1 2 5\n2 1 5\n2 2 0\n")).unwrap();
+    let err = refused(&["leq", "--matrix", file.to_str().unwrap()]);
+    assert!(err.starts_with(&format!("weft: {}: equation 2 has a zero", file.display())), "{err}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn size__above_the_memory_is_refused_with_need_and_limit() {
+    let most = usize::MAX.to_string();
+    for args in [
+        &["leq", "--equations", &most][..],
+        &["leq", "--equations", "90000000", "--random", "1"],
+        &["qr", "--size", &most],
+        &["qr", "--size", "4000000000x4000000000"],
+        &["barnes", "--bodies", &most],
+        &["barnes", "--bodies", "9000000000"],
+        &["radix", "--keys", &most],
+        &["radix", "--keys", "900000000000"],
+    ] {
+        let err = refused(args);
+        let words = err.contains(" takes ") && err.contains(" above the limit of ");
+        assert!(words && err.lines().count() == 1, "{args:?}: {err}");
+    }
+    let err = refused(&["leq", "--equations", "10000", "--memory", "9"]);
+    let expected = "weft: a system of 10000 equations takes 1.5 GiB of memory on a rank, ";
+    assert_eq!(err, format!("{expected}above the limit of 9.0 MiB\n"));
+}
+
+#[test]
+fn numbers__outside_their_range_are_refused_with_it() {
+    for (args, expected) in [
+        ("barnes --steps 0", "0 steps: at least one is needed"),
+        ("barnes --opening -1", "opening -1 is not a number from 0 up"),
+        ("barnes --steps -1", "invalid value '-1' for '--steps"),
+        ("leq --tolerance -0.5", "tolerance -0.5 is not a number from 0 up"),
+        ("radix --below 0", "0 is not in 1..=4294967295"),
+        ("puzzle --jobs 0", "0 is not in 1..=65536"),
+        ("puzzle --korf 0", "0 is not in 1..=100"),
+        ("puzzle --korf 101", "101 is not in 1..=100"),
+        ("barnes --squares 99", "--out <DIR>"),
+        ("awari --stones 2 --position 1,1,1,0,0,0,0,0,0,0,0,0", "3 stones, more than --stones 2"),
+    ] {
+        let err = refused(&args.split(' ').collect::<Vec<_>>());
+        assert!(err.contains(expected) && !err.contains("aborts the job"), "{args}: {err}");
+    }
+}
+
+#[test]
+fn files__that_cannot_be_used_are_named() {
+    let dir = scratch("apps");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("rect.mtx");
+    let head = "%%MatrixMarket matrix coordinate real general\n";
+    std::fs::write(&file, format!("{head}2 3 0\n")).unwrap();
+    let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
+    for (option, app) in [("--input", "barnes"), ("--matrix", "leq"), ("--matrix", "qr")] {
+        let err = refused(&[app, option, dir]);
+        assert_eq!(err, format!("weft: the input {dir} is a directory: name a file\n"));
+    }
+    assert!(refused(&["radix", "--input", "/nonexistent"]).contains("cannot be opened: No such"));
+    let err = refused(&["radix", "--out", file]);
+    assert_eq!(err, format!("weft: --out {file}: this is a file, and results need a directory\n"));
+    let below = format!("{file}/below");
+    let err = refused(&["awari", "--stones", "1", "--out", &below]);
+    assert!(err.starts_with(&format!("weft: --out {below}: the directory cannot be made: ")));
+    let done = app(&["leq", "--matrix", file]);
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(err, format!("weft: {file}: line 2: 2 x 3 equations are not square\n"));
+    assert_eq!(done.status.code(), Some(1));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn app__writes_a_picture_with_title_and_unit() {
+    let out = scratch("pictures");
+    let dir = out.to_str().unwrap();
+    let all: [(&str, &[&str], [&str; 2]); 4] = [
+        ("leq", &["--equations", "40"], ["LEQ: convergence of 40 equations", "change of"]),
+        ("qr", &["--size", "20"], ["QR: the diagonal of R, 20 x 20", "size of the element"]),
+        ("radix", &["--keys", "2000"], ["Radix sort: 2000 keys", "keys in each range"]),
+        ("awari", &["--stones", "3"], ["Awari: scores of the", "positions of each score"]),
+    ];
+    let puzzle: &[&str] = &["--position", "1 2 3 0 4 5 6 7 8 9 10 11 12 13 14 15"];
+    let puzzle = ("puzzle", puzzle, ["15-puzzle: the shortest", "positions searched"]);
+    let succeeds = |args: &[&str]| {
+        let done = app(args);
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    for (name, args, words) in all.into_iter().chain([puzzle]) {
+        succeeds(&[&[name, "--out", dir], args].concat());
+        let svg = std::fs::read_to_string(out.join(format!("{name}.svg"))).unwrap();
+        assert!(words.iter().all(|word| svg.contains(word)), "{name}: {svg}");
+    }
+    succeeds(&["barnes", "--bodies", "64", "--steps", "2", "--out", dir]);
+    assert!(out.join("barnes-0000.png").is_file() && out.join("barnes-0002.png").is_file());
+    std::fs::remove_dir_all(out).unwrap();
+}

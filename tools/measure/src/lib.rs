@@ -1,0 +1,41 @@
+//! Two ranks, and the floors and peers that weft's figures stand beside: the part of `weft bench`
+//! that `weft demo` and `weft tune` need too.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `bench`, `table` | the measurements over one link, their tables |
+//! | `pair`, `rank` | the two ranks, seen from their parent; one of them |
+//! | `far`, `netns` | ranks on other machines, on hosts of a lab |
+//! | `pingpong`, `bandwidth`, `rate` | messages of weft |
+//! | `floor`, `wire`, `iperf`, `peers` | what the machine can do, what others do on it |
+//! | `progress`, `kept` | progress on the standard error, measurements so far |
+//! | `load`, `volley`, `date` | other work, the loop of a ping-pong, days |
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+#[macro_use]
+extern crate weft_run;
+
+pub mod bandwidth;
+mod bench;
+mod date;
+pub mod far;
+pub mod floor;
+pub mod iperf;
+pub mod kept;
+pub mod load;
+pub mod netns;
+pub mod pair;
+pub mod peers;
+pub mod pingpong;
+pub mod progress;
+pub mod rank;
+pub mod rate;
+pub mod sys;
+pub mod table;
+pub mod volley;
+pub mod wire;
+
+pub use bench::{machine, machine_with, others, parse_size, Bench, LinkName, Options, CONFIG, MTU};
+pub use date::date;
+pub use pair::Subject;

@@ -80,7 +80,7 @@ fn files__that_cannot_be_used_are_named() {
     assert!(err.starts_with(&format!("weft: --out {below}: the directory cannot be made: ")));
     let done = app(&["asp", "--graph", file]);
     let err = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(err.starts_with(&format!("weft: {file}: line 2: ")), "{err}");
+    assert!(err.starts_with(&format!("weft: graph {file}: line 2: ")), "{err}");
     assert_eq!(done.status.code(), Some(1));
     std::fs::remove_dir_all(dir).unwrap();
 }

@@ -99,8 +99,9 @@ pub fn status(name: &str) -> io::Result<String> {
     ask(name, STATUS, true).map(|(text, _)| text)
 }
 
-/// As [`status`], of an agent of any user. Returns also the reason why this user's programs do not
-/// believe that agent, if there is one. Of a stranger's text only what can be printed is left.
+/// Does what [`status`] does for an agent of any user. Returns also the reason why this user's
+/// programs do not believe that agent, if there is one. Of a stranger's text only what can be
+/// printed is left.
 ///
 /// # Errors
 /// No agent listens there, or it does not answer.

@@ -124,7 +124,7 @@ impl<N: Net> Ranks<'_, N> {
     /// Plays backwards from all positions that become known in a round.
     async fn play_round(&self, level: &RefCell<Level>) -> Result<(), RankFailure> {
         let mut updates = Vec::new();
-        // Those that this rank knows go first; the updates of others make more.
+        // Updates that this rank knows go first; the updates of others make more.
         let mut play = |level: &mut Level, push: &mut dyn FnMut(usize, Update)| -> usize {
             let mut count = 0;
             while level.next_updates(&mut updates) {
@@ -143,7 +143,7 @@ impl<N: Net> Ranks<'_, N> {
         let done = self.jobs.run(|update, next| {
             let level = &mut *level.borrow_mut();
             if !level.has(update.0) {
-                // It is no update: a rank runs another program.
+                // The message is no update: a rank runs another program.
                 return;
             }
             level.apply(update.0);

@@ -62,7 +62,7 @@ fn moves__the_rules_one_by_one() {
     // A move that leaves the opponent nothing is not allowed if another one leaves something.
     let feed = results([1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(feed, [(5, 0, [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0])]);
-    // It is if all moves do.
+    // Such a move is allowed if all moves leave nothing.
     let board = Board([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert!(board.moves().list().iter().all(|m| m.starves));
     let slam = Board([0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]);

@@ -262,7 +262,7 @@ fn app__the_death_of_all_hosts_is_a_failure_that_says_so() {
 
 #[test]
 fn app__a_host_may_die_when_nothing_is_needed_of_it() {
-    // It has sent its last row and waits for the sums, which the others do not need it for.
+    // Rank 3 has sent its last row and waits for the sums, for which the others do not need it.
     let words = ["app", "asp", "--nodes", "60", "--degree", "4", "--hosts", "4"];
     let plain = report(&words);
     let words = [&words[..], &["--death", "3@100us"]].concat();

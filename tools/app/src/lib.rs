@@ -257,7 +257,7 @@ pub fn write_file(
 /// Writes a picture into a directory, as SVG; nothing if there is none.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn write_picture(dir: &Path, name: &str, picture: Option<Picture>) -> Result<Vec<PathBuf>> {
     let Some(picture) = picture else { return Ok(Vec::new()) };
     let svg = picture.svg(name);

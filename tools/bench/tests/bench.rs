@@ -747,7 +747,7 @@ fn apps__stopped_leaves_no_folder_and_no_rank() {
         all.split_whitespace().map(|word| word.parse().expect("a number")).collect::<Vec<u32>>()
     };
     let ranks = loop {
-        // Those of the launcher that the benchmark has started.
+        // Ranks of the launcher that the benchmark has started.
         let ranks: Vec<u32> = of(child.id()).into_iter().flat_map(of).filter(is_rank).collect();
         if is_there() && !ranks.is_empty() {
             break ranks;
@@ -795,7 +795,7 @@ fn busy__interrupted_keeps_what_it_had() {
     assert!(kill.expect("kill").success());
     let done = child.wait_with_output().expect("an end");
     let why = String::from_utf8_lossy(&done.stderr);
-    // It may have ended by itself just before.
+    // The benchmark may have ended by itself just before.
     assert!(done.status.success() || why.contains("all parts before are printed"), "{why}");
 }
 

@@ -129,7 +129,7 @@ const UNITS: [(&[&str], u32); 4] = [
 /// Parses a size, such as 64, 4K or 1MiB.
 ///
 /// # Errors
-/// It is no size up to 1 GiB.
+/// The text is no size up to 1 GiB.
 pub fn parse_size(text: &str) -> Result<usize, String> {
     let plain = text.trim().to_ascii_uppercase();
     let without = |&(names, shift): &(&'static [&str], u32)| {

@@ -260,7 +260,7 @@ fn sink(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     })
 }
 
-/// As `sink`, and also returns the number of bytes that arrived.
+/// Does what `sink` does, and returns the number of bytes that arrived as well.
 fn sink_bytes(rank: &mut Rank, socket: &UdpSocket, unit: usize) -> Result<Outcome> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut buffer = vec![0u8; 65536];

@@ -27,8 +27,8 @@ pub enum Place {
     Between(u32),
     /// On two hosts of a lab, which share memory by way of an agent that serves both.
     Apart,
-    /// As `Between`, behind a switch that loses this share of the packets, in percent. Packets come
-    /// to the switch one by one, with 0 percent, too.
+    /// Two namespaces behind a switch that loses this share of the packets, in percent. Packets
+    /// come to the switch one by one, with 0 percent, too.
     Losing(u32, u32),
 }
 

@@ -273,7 +273,7 @@ impl Pair {
         self.run_costed(task).map(|(outcome, _)| outcome)
     }
 
-    /// As [`run`](Self::run); also returns the processor time of both ranks in seconds.
+    /// Runs a task by [`run`](Self::run); also returns the processor time of both ranks in seconds.
     pub fn run_costed(&mut self, task: &Task) -> Result<(Outcome, f64)> {
         let mut line = serde_json::to_string(task)?;
         line.push('\n');
@@ -376,7 +376,7 @@ impl Meter<'_> {
         self.collect(size, subjects, |time, _| time, &mut || {})
     }
 
-    /// As [`measure`](Self::measure), with something else that is measured once in each turn.
+    /// Measures by [`measure`](Self::measure), and something else once in each turn.
     pub fn measure_beside(
         &mut self,
         size: usize,
@@ -386,7 +386,7 @@ impl Meter<'_> {
         self.collect(size, subjects, |time, _| time, other)
     }
 
-    /// As [`measure`](Self::measure), but in processor seconds of both ranks per iteration.
+    /// Measures by [`measure`](Self::measure), in processor seconds of both ranks per iteration.
     pub fn measure_cost(
         &mut self,
         size: usize,

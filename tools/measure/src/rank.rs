@@ -235,7 +235,7 @@ pub struct Task {
 pub enum Outcome {
     /// Seconds per iteration; for `WeftIdle` and `Idle` the share of a core.
     Value(f64),
-    /// As `Value`, where some bytes were lost: seconds per iteration, bytes arrived.
+    /// A value where some bytes were lost: seconds per iteration, bytes arrived.
     Partial(f64, f64),
     /// The other rank returns the value.
     Elsewhere,
@@ -352,7 +352,7 @@ impl Rank {
         Ok((endpoint, peer))
     }
 
-    /// As `weft`, for an endpoint that has a watchdog.
+    /// Returns an endpoint as `weft` does, with a watchdog.
     pub fn watched(&mut self) -> Result<(SharedEndpoint, PeerId)> {
         if let Some((endpoint, peer)) = &self.watched {
             return Ok((endpoint.clone(), *peer));

@@ -55,7 +55,7 @@ pub struct Input {
     /// Number of keys of the Splash benchmark
     #[arg(long, value_name = "N", default_value_t = 3_000_000)]
     keys: usize,
-    /// Those keys are below this number
+    /// All keys are below this number
     #[arg(long, value_name = "N", default_value_t = 1 << 26)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     below: u32,

@@ -22,7 +22,7 @@ pub struct Report {
     pub died: Vec<u32>,
     /// Hosts whose result differs from that of the sequential program.
     pub wrong: Vec<u32>,
-    /// Those of the first host that has a result.
+    /// Figures of the first host that has a result.
     pub figures: Figures,
     /// The things that the sequential program computes, their number, and the computing time of one
     /// in nanoseconds of virtual time.

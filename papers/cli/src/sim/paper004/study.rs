@@ -53,7 +53,7 @@ impl Study {
     /// Returns the figures of a case.
     ///
     /// # Panics
-    /// It was not run.
+    /// The case was not run.
     pub fn of(&self, case: &Case) -> Measured {
         self.known[&case.key()]
     }

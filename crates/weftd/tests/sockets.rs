@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weft_conformance::{be_user, skip, LatePage};
 use weft_streams::message::{Message, Place, MESSAGE_MAX};
+use weft_streams::socket_name;
 use weft_streams::words::SEGMENT;
 use weft_sys::agent::{connect_to, Kind};
 use weft_sys::foreign::{Foreign, ANYBODY};
 use weft_sys::passing::Received;
-use weftd::sockets::socket_name;
 use weftd::sys::passing;
 
 /// Limit of every wait; reached only by a fault.

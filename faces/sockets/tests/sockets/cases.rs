@@ -2,7 +2,7 @@
 
 use crate::harness::{start, Served, LOOKS};
 use crate::sys;
-use weftd::lists::{Shown, State};
+use weft_run::lists::{Shown, State};
 
 /// Runs a case of `roles::attempt` against a server; the agent has joined both.
 fn attempt(case: &str) {
@@ -223,7 +223,7 @@ fn status__each_connection_is_listed_and_a_running_program_is_turned_off() {
     let port = server.says();
     let mut client = agent.with("switch", &port);
     assert_eq!(client.says(), "upgraded");
-    let programs = weftd::lists::programs(&agent.name).unwrap();
+    let programs = weft_run::lists::programs(&agent.name).unwrap();
     let process = u64::from(client.child.id());
     let of_client = programs.iter().find(|one| one.process == process).unwrap();
     assert!(programs.len() == 2 && !of_client.shows.is_off, "{programs:?}");
@@ -237,7 +237,7 @@ fn status__each_connection_is_listed_and_a_running_program_is_turned_off() {
     programs.iter().for_each(|one| one.turn(true).unwrap());
     drop(client.child.stdin.take());
     assert_eq!(client.says(), "done");
-    assert!(weftd::lists::programs(&agent.name).unwrap().iter().all(|one| one.shows.is_off));
+    assert!(weft_run::lists::programs(&agent.name).unwrap().iter().all(|one| one.shows.is_off));
     client.ends_well();
     server.ends_well();
 }
@@ -249,7 +249,7 @@ fn status__says_why_a_connection_is_by_tcp() {
     let port = server.says();
     let mut client = agent.with("try-told", &port);
     assert_eq!(client.says(), "ready");
-    let programs = weftd::lists::programs(&agent.name).unwrap();
+    let programs = weft_run::lists::programs(&agent.name).unwrap();
     let all = programs.iter().flat_map(|one| &one.shows.connections);
     let why: Vec<&State> = all.map(|one| &one.state).filter(|&one| *one != State::Shares).collect();
     let [State::Stays(why)] = &why[..] else { panic!("{programs:?}") };

@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weft_streams::message::{example_messages, Message, Other, Place, MESSAGE_MAX};
+use weft_streams::socket_name;
 use weft_streams::words::{SEGMENT, STRIDE};
 use weft_sys::agent::{connect_to, Kind};
 use weft_sys::foreign::{Foreign, ANYBODY};
-use weftd::sockets::socket_name;
 use weftd::sys::passing;
 
 /// Limit of every wait; reached only by a fault.

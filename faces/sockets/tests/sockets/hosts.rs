@@ -6,7 +6,7 @@ use crate::harness::{cabled, start, Process, Served, ADDRESS, BY_TCP, LOOKS};
 use crate::torture::{self, Random};
 use std::sync::mpsc::channel;
 use weft_conformance::skip;
-use weftd::lists::{self, State};
+use weft_run::lists::{self, State};
 
 /// The addresses of both hosts.
 pub const ENDS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];

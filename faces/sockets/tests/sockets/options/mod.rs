@@ -8,7 +8,7 @@ use crate::sys as other;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
-use weftd::lists::State;
+use weft_run::lists::State;
 
 /// Runs a case on a connection that shares memory. False if there is none of this name.
 pub fn attempt(case: &str, server: &mut Server) -> bool {
@@ -131,8 +131,8 @@ fn status__says_why_a_connection_did_not_ask() {
         let mut server = agent.with("serve", "");
         let mut client = agent.with("stays", &format!("{} {way}", server.says()));
         assert_eq!(client.says(), "done");
-        let programs = weftd::lists::programs(&agent.name).unwrap();
-        let of_client = programs.iter().find(|one| one.process == client.child.id().into());
+        let programs = weft_run::lists::programs(&agent.name).unwrap();
+        let of_client = programs.iter().find(|one| one.process == u64::from(client.child.id()));
         let connections =
             &of_client.unwrap_or_else(|| panic!("{way}: not shown")).shows.connections;
         let [one] = &connections[..] else { panic!("{way}: {connections:?}") };

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 use weft_conformance::{cable, skip};
-use weftd::lists;
+use weft_run::lists;
 
 /// The server has no agent, and the client one that tells of its looks.
 #[test]

@@ -456,7 +456,7 @@ mod tests {
         const OTHER: u32 = 40_501;
         let (release, held) = std::sync::mpsc::channel::<()>();
         let (answer, answers) = std::sync::mpsc::channel();
-        assert!(ask(STUCK, move || drop(held.recv())));
+        assert!(ask(STUCK, move || _ = held.recv()));
         for user in [STUCK, OTHER, STUCK] {
             let answer = answer.clone();
             assert!(ask(user, move || answer.send(user).unwrap()));

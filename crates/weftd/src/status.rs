@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::{Duration, Instant as Clock};
+use std::time::Duration;
 pub use weft_cluster::desk::{distrust, serves, socket_name, status, status_of_any, stop};
 use weft_cluster::desk::{STATUS, STOP};
 use weft_cluster::share;

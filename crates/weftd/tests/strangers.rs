@@ -171,6 +171,8 @@ fn crowd(agent: &str) -> Vec<TcpStream> {
         let (desk, _) = connect_to(&format!("{agent}-desk"), Kind::Stream).unwrap();
         // The agent may have ended the connection meanwhile.
         let _ = passing::send(&desk, b"s", Some(one.as_fd()));
+        // If the agent has closed its copy already, or has taken none, this close is the last one.
+        std::thread::spawn(move || drop(one));
         kept.push(other);
         let mut desk = UnixStream::from(desk);
         desk.set_nonblocking(false).unwrap();

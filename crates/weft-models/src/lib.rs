@@ -92,7 +92,4 @@ mod pages {
 
     #[doc = include_str!("../../../docs/guide/jobs.md")]
     struct Jobs;
-
-    #[doc = include_str!("../../../docs/guide/paper004.md")]
-    struct Clusters;
 }

@@ -30,3 +30,10 @@ pub mod system;
 mod tests;
 
 pub use machine::Counts;
+
+/// The programs of the guide's page, which have to compile.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/guide/paper004.md")]
+    struct Clusters;
+}

@@ -61,6 +61,13 @@ impl Receiver {
             && !matches!(self.next(words), Ok(Next::Tcp(_) | Next::Open))
     }
 
+    /// True if the ring has bytes, next ones or ones behind bytes of TCP; what a wait for edges
+    /// asks, without the lock.
+    #[inline]
+    pub fn has_bytes(&self, words: &Words) -> bool {
+        self.head.load(Ordering::Relaxed) != words.gate().tail()
+    }
+
     /// Returns a number that changes with all that arrives in the ring.
     pub fn arrived(&self, words: &Words) -> u64 {
         words.gate().tail()

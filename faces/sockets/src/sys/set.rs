@@ -227,6 +227,23 @@ fn registration(slot: &Slot, set: u64, place: usize) -> Option<&Registration> {
     })
 }
 
+/// True if events are told by edges.
+fn is_edge(events: u32) -> bool {
+    events & libc::EPOLLET as u32 != 0
+}
+
+/// True if a registration is to be told of the bytes in the ring of a connection. All that arrive
+/// make an edge, those behind bytes of TCP as well: the kernel has told of bytes of TCP once, and
+/// knows of no others.
+fn is_due(one: &Registration, at: usize, slot: &Slot) -> bool {
+    let wanted = one.events.load(Ordering::Relaxed);
+    wanted & READ != 0
+        && match is_edge(wanted) {
+            true => one.told.load(Ordering::Relaxed) != arrived(at, slot),
+            false => wait::is_readable(at, slot),
+        }
+}
+
 /// A number that changes with all that arrives in the ring of a connection, never 0.
 fn arrived(at: usize, slot: &Slot) -> u64 {
     let arrived = |memory: table::Memory| slot.receiver.arrived(memory.incoming());
@@ -252,18 +269,20 @@ impl Wait<'_> {
         let (number, set_fd) = (self.set.number(self.index), self.fd);
         let (events, mut n, mut has_room) = (&mut *self.events, 0, true);
         each_awake(self.set, |place, at, slot| {
-            if n == events.len() || !has_room || !wait::is_readable(at, slot) {
+            if n == events.len() || !has_room || !wait::holds_bytes(at, slot) {
                 return;
             }
-            let Some(one) = registration(slot, number, place) else { return };
+            let Some(one) = registration(slot, number, place).filter(|one| is_due(one, at, slot))
+            else {
+                return;
+            };
             let wanted = one.events.load(Ordering::Relaxed);
-            let bits = wanted & READ;
             // Edge-triggered: told once for all that has arrived.
-            let edge = wanted & libc::EPOLLET as u32 != 0;
             let arrived = arrived(at, slot);
-            if bits == 0 || edge && one.told.swap(arrived, Ordering::AcqRel) == arrived {
+            if is_edge(wanted) && one.told.swap(arrived, Ordering::AcqRel) == arrived {
                 return;
             }
+            let bits = wanted & READ;
             let event = epoll_event { events: bits, u64: one.data.load(Ordering::Relaxed) };
             // SAFETY: the caller's room for an event.
             has_room = unsafe { guard::write(&mut events[n], event) };
@@ -287,14 +306,9 @@ impl Wait<'_> {
 
     /// True if a place has bytes that this set would tell.
     fn is_news(&self, place: usize, at: usize, slot: &Slot) -> bool {
-        if !wait::is_readable(at, slot) {
-            return false;
-        }
-        registration(slot, self.set.number(self.index), place).is_some_and(|one| {
-            let wanted = one.events.load(Ordering::Relaxed);
-            let edge = wanted & libc::EPOLLET as u32 != 0;
-            wanted & READ != 0 && !(edge && one.told.load(Ordering::Relaxed) == arrived(at, slot))
-        })
+        wait::holds_bytes(at, slot)
+            && registration(slot, self.set.number(self.index), place)
+                .is_some_and(|one| is_due(one, at, slot))
     }
 
     /// True if waits look at TCP: one connection alone is busy. Where several are, a thread that
@@ -389,8 +403,7 @@ impl Wait<'_> {
             }
             match wait::lie_down(at, slot) {
                 Rest::Empty => self.set.mark_asleep(place),
-                Rest::Later => {}
-                Rest::Readable => news |= self.is_news(place, at, slot),
+                Rest::Later | Rest::Readable => news |= self.is_news(place, at, slot),
             }
         });
         if news {

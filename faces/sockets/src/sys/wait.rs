@@ -146,6 +146,12 @@ pub fn is_readable(at: usize, slot: &Slot) -> bool {
     table::with_memory(at, slot, readable).unwrap_or(false)
 }
 
+/// True if a connection has bytes in its ring, next ones or ones behind bytes of TCP.
+pub fn holds_bytes(at: usize, slot: &Slot) -> bool {
+    let holds = |memory: table::Memory| slot.receiver.has_bytes(memory.incoming());
+    table::with_memory(at, slot, holds).unwrap_or(false)
+}
+
 /// True if the descriptor is a connection that has bytes in its ring that are next.
 pub fn has_bytes(fd: i32) -> bool {
     let Some(connection) = table::connection(fd) else { return false };

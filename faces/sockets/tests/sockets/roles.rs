@@ -587,6 +587,26 @@ fn edge(server: &mut Server) {
         server.command(b's', 100);
         assert_eq!(epoll.wait(-1), [(libc::EPOLLIN, 1)]);
     }
+    // So do bytes in the ring that arrive behind bytes of TCP, of which the kernel has told.
+    let mut left = 100;
+    for _ in 0..1000 {
+        server.command(b's', 100);
+        assert_eq!(epoll.wait(30_000), [(libc::EPOLLIN, 1)]);
+        server.command(b's', 100);
+        assert_eq!(epoll.wait(30_000), [(libc::EPOLLIN, 1)]);
+        left += 200;
+        while left > 0 {
+            let mut buf = [0; 1000];
+            match server.stream.read(&mut buf) {
+                Ok(got) => {
+                    server.check(&buf[..got]);
+                    left -= got;
+                }
+                // The rest is on its way, or makes another event.
+                Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::WouldBlock),
+            }
+        }
+    }
 }
 
 fn once(server: &mut Server) {

@@ -182,9 +182,12 @@ pub fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
 /// Serves the commands of a client, each a letter and a number of 8 bytes:
 /// `s` sends so many bytes of the stream, each write as a call of its own and after a pause if the
 /// receiver may sleep; `r` reads so many and says if they were right; `f` ends its sending
-/// direction; `d` does both at once by edges (`field::both_ways`); `u` sends so many, an
-/// urgent byte and so many more; `k` ends the process; `c` closes.
+/// direction; `l` does what `s` does, after a while; `d` does both at once by edges
+/// (`field::both_ways`); `u` sends so many, an urgent byte and so many more; `k` ends the process;
+/// `c` closes.
 pub fn serve(mut stream: TcpStream) {
+    // Longer than a look, so that the other end sleeps.
+    const LATE: Duration = Duration::from_millis(5);
     let (mut sent, mut read) = (0u64, 0u64);
     loop {
         let mut command = [0; 9];
@@ -193,7 +196,10 @@ pub fn serve(mut stream: TcpStream) {
         }
         let n = u64::from_le_bytes(command[1..].try_into().unwrap());
         match command[0] {
-            b's' => {
+            b's' | b'l' => {
+                if command[0] == b'l' {
+                    std::thread::sleep(LATE);
+                }
                 stream.write_all(&bytes(sent, n as usize)).unwrap();
                 sent += n;
             }
@@ -589,8 +595,9 @@ fn edge(server: &mut Server) {
     }
     // So do bytes in the ring that arrive behind bytes of TCP, of which the kernel has told.
     let mut left = 100;
-    for _ in 0..1000 {
-        server.command(b's', 100);
+    for _ in 0..100 {
+        // This wait sleeps before its bytes come, which so take TCP.
+        server.command(b'l', 100);
         assert_eq!(epoll.wait(30_000), [(libc::EPOLLIN, 1)]);
         server.command(b's', 100);
         assert_eq!(epoll.wait(30_000), [(libc::EPOLLIN, 1)]);

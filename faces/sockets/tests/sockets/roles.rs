@@ -187,7 +187,7 @@ pub fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
 /// `c` closes.
 pub fn serve(mut stream: TcpStream) {
     // Longer than a look, so that the other end sleeps.
-    const LATE: Duration = Duration::from_millis(5);
+    const LATE_MS: i32 = 5;
     let (mut sent, mut read) = (0u64, 0u64);
     loop {
         let mut command = [0; 9];
@@ -198,7 +198,8 @@ pub fn serve(mut stream: TcpStream) {
         match command[0] {
             b's' | b'l' => {
                 if command[0] == b'l' {
-                    std::thread::sleep(LATE);
+                    // Nothing comes meanwhile.
+                    assert_eq!(sys::poll_in(&stream, LATE_MS), 0);
                 }
                 stream.write_all(&bytes(sent, n as usize)).unwrap();
                 sent += n;
@@ -593,7 +594,8 @@ fn edge(server: &mut Server) {
         server.command(b's', 100);
         assert_eq!(epoll.wait(-1), [(libc::EPOLLIN, 1)]);
     }
-    // So do bytes in the ring that arrive behind bytes of TCP, of which the kernel has told.
+    // Bytes in the ring that arrive behind bytes of TCP, of which the kernel has told, make one as
+    // well.
     let mut left = 100;
     for _ in 0..100 {
         // This wait sleeps before its bytes come, which so take TCP.

@@ -83,7 +83,7 @@ impl Grave {
             Control::Lag { view, .. } => {
                 let last = self.last.as_ref().filter(|last| last.old == view);
                 let answer = match last.is_some_and(|last| last.members.contains(&from)) {
-                    // It has a place in that view, and others know its slots.
+                    // The rank has a place in that view, and others know its slots.
                     true => Control::Gone(self.gone.clone().unwrap_or_else(|| self.left())),
                     false => Control::Excluded { view: self.view },
                 };

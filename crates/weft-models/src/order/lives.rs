@@ -2,7 +2,7 @@
 //!
 //! A rank may end and join again while messages about the member that it was are on their way. So
 //! each handle by which it joins is a *life* with a number, views name the lives that join, and a
-//! life speaks only for itself: what a member has promised is in its own last word.
+//! life speaks only for itself: its own last word holds its promises.
 
 use super::core::{Action, Core};
 use super::grave::is_short;
@@ -38,15 +38,15 @@ impl Core {
         }
         let is_member = self.members.contains(&rank);
         if is_member && (self.view.epoch == 0 || self.life_of(rank).is_some_and(|old| old < life)) {
-            // It begins anew, and has no part in this view.
+            // This life begins anew, and has no part in the view.
             self.suspect(rank, true, true);
         }
         if is_member || self.penalties.holds(rank, self.now) {
-            // One that has to wait asks again and again.
+            // A rank that has to wait asks again and again.
             return;
         }
-        // One that has failed before is given another chance: if it is still out of reach, the next
-        // message to it fails.
+        // A rank that has failed before is given another chance: if it is still out of reach, the
+        // next message to it fails.
         self.change.suspects.remove(&rank);
         let known = self.change.joiners.entry(rank).or_default();
         *known = life.max(*known);
@@ -62,7 +62,7 @@ impl Core {
             }
             Control::TooLong => self.end(OrderError::TooLong),
             Control::Excluded { view } => {
-                // It asks again.
+                // The rank asks again.
                 self.change.refused = self.change.refused.max(view.epoch);
                 let refused = self.change.refused;
                 self.early.retain(|_, kept| {
@@ -123,12 +123,12 @@ impl Core {
     /// True if the end is that of the life which is the member of this view, or of a later one.
     fn is_end_of_member(&self, from: u32, gone: &Gone) -> bool {
         match (self.life_of(from), gone.view.epoch) {
-            // It has never come.
+            // The life has never come.
             (Some(life), 0) => life == gone.life,
             (Some(_), epoch) => epoch >= self.view.epoch,
             // The members of the first view have opened the group.
             (None, 0) => self.view.epoch <= 1 && gone.life == 0,
-            // It was in the view before, too.
+            // The member was in the view before, too.
             (None, epoch) => epoch + 1 >= self.view.epoch,
         }
     }
@@ -157,7 +157,7 @@ impl Core {
             self.change.gone.insert(from, gone);
         }
         match self.change.suspects.get(&from) {
-            // It was suspected before, and is not needed now.
+            // The member was suspected before, and is not needed now.
             Some(true) => self.consider(),
             _ => self.suspect(from, true, true),
         }
@@ -169,7 +169,7 @@ impl Core {
         let delivered = self.delivered;
         for rank in std::mem::take(&mut self.change.welcome) {
             if snapshot.len() > SNAPSHOT_MAX {
-                // It ends, and is no member in the next view.
+                // The rank ends, and is no member in the next view.
                 self.post(rank, Control::TooLong);
                 self.suspect(rank, true, true);
                 continue;

@@ -33,6 +33,10 @@ struct World {
     told: RefCell<Vec<(Id, u64)>>,
     /// Handles that are there at the end, with the numbers of their views.
     whole: RefCell<Vec<(Handle, u32)>>,
+    /// Handles that wait at the end to be let in.
+    outside: RefCell<Vec<Handle>>,
+    /// The states of all handles at the end, in words.
+    states: RefCell<Vec<String>>,
     errors: Cell<u64>,
 }
 
@@ -186,8 +190,16 @@ impl Rank {
                 group.expect(true);
             }
         }
-        self.env.note(format!("{handle:?} at the end: {}", group.describe()));
-        let Some(view) = group.view().filter(|_| group.ended().is_none()) else { return group };
+        let state = format!("{handle:?} at the end: {}", group.describe());
+        self.world.states.borrow_mut().push(state.clone());
+        self.env.note(state);
+        if group.ended().is_some() {
+            return group;
+        }
+        let Some(view) = group.view() else {
+            self.world.outside.borrow_mut().push(handle);
+            return group;
+        };
         self.world.whole.borrow_mut().push((handle, view.number));
         let id = (handle, self.sent);
         if let Ok(place) = group.send(bytes_of(id)).await {
@@ -243,6 +255,10 @@ impl World {
         self.views.check(seed);
         let (logs, told, whole) = (self.logs.borrow(), self.told.borrow(), self.whole.borrow());
         let newest = whole.iter().map(|(_, number)| *number).max();
+        let outside = self.outside.borrow();
+        let is_in = newest.is_none() || outside.is_empty();
+        let states = self.states.borrow();
+        assert!(is_in, "seed {seed}: {outside:?} wait for members that are there: {states:#?}");
         let of_newest = whole.iter().filter(|(_, number)| Some(*number) == newest);
         let mut whole: Vec<&[Id]> =
             of_newest.filter_map(|(handle, _)| logs.get(handle)).map(Vec::as_slice).collect();

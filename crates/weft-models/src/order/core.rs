@@ -8,7 +8,7 @@ use super::safe::Safe;
 use super::wire::{cast, put_view, Control, Placed, Reader, Slot, ViewId, HEAD};
 use super::{Options, OrderError, Style};
 use crate::channel::MESSAGE_MAX;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weft_core::Instant;
 
 /// Most slots for which one fetch-and-add asks, if a quarter of the window is not more.
@@ -141,6 +141,8 @@ pub(super) struct Core {
     pub safe: bool,
     pub accounts: Safe,
     pub penalties: Penalties,
+    /// Ranks that the network below has given up, for as long as both processes live.
+    pub lost: BTreeSet<u32>,
     /// The time of the last message or check.
     pub now: Instant,
     /// Slots that came twice or with nonsense, dropped.
@@ -191,6 +193,7 @@ impl Core {
             safe: options.safe,
             accounts: Safe::default(),
             penalties: Penalties::default(),
+            lost: BTreeSet::new(),
             now: Instant::default(),
             dropped: 0,
             holds_back: false,

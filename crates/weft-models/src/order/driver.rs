@@ -493,7 +493,7 @@ impl<N: Net> Inner<N> {
     fn post(self: &Rc<Self>, to: u32, control: &Control) {
         let Ok(bytes) = postcard::to_allocvec(control) else { return };
         if let Err(failure) = self.channel.post(to as usize, CONTROL, &[&bytes]) {
-            self.core.borrow_mut().suspect(to, failure.certain, true);
+            self.core.borrow_mut().lose(to, failure.certain);
         }
     }
 
@@ -511,7 +511,7 @@ impl<N: Net> Inner<N> {
     }
 
     fn failed(self: &Rc<Self>, failure: &RankFailure) {
-        self.with(|core| core.suspect(failure.rank as u32, failure.certain, true));
+        self.with(|core| core.lose(failure.rank as u32, failure.certain));
     }
 
     /// Sends casts as far as there is room. True if none is left.
@@ -532,7 +532,7 @@ impl<N: Net> Inner<N> {
                     // The next view has what this one leaves behind.
                     self.casts.borrow_mut().clear();
                     let rank = failure.rank as u32;
-                    self.core.borrow_mut().suspect(rank, failure.certain, true);
+                    self.core.borrow_mut().lose(rank, failure.certain);
                 }
                 Err(error) => {
                     telling::error!("a packet of an ordered group is not sent: {error}");
@@ -701,7 +701,7 @@ impl<N: Net> Inner<N> {
             if before.contains(&rank) || self.net.expect(rank as usize) {
                 now.push(rank);
             } else if let Some(failure) = self.net.failure(rank as usize) {
-                self.core.borrow_mut().suspect(rank, failure.certain, true);
+                self.core.borrow_mut().lose(rank, failure.certain);
             }
         }
         self.watched.replace(now);

@@ -21,6 +21,12 @@ pub enum OrderError {
     },
     /// All ranks that this one asked to join are out of reach, or are no members any more.
     NobodyToJoin,
+    /// A member and this rank were out of reach of each other for so long that they have given each
+    /// other up: this process cannot become a member beside that one.
+    Unreachable {
+        /// The member.
+        member: usize,
+    },
     /// There is no counter for the places of messages: neither here nor at the agent.
     NoCounter,
     /// The multicast group of a view could not be made: its number is taken, or a member has no
@@ -60,6 +66,12 @@ impl fmt::Display for OrderError {
                      of reach, have left, or were never members",
                 )
             }
+            OrderError::Unreachable { member } => write!(
+                f,
+                "this rank cannot become a member of the ordered group beside rank {member}: the two \
+                 have given each other up after a silence; start this process anew, or join once \
+                 rank {member} has left"
+            ),
             OrderError::NoCounter => f.write_str(
                 "no counter for the places of messages: too many keys are in use, or the agent has \
                  no word left",

@@ -32,9 +32,16 @@ impl Core {
         self.post(contact, Control::Join { rank: self.me, life: self.life });
     }
 
-    pub fn on_join(&mut self, rank: u32, life: u64) {
+    pub fn on_join(&mut self, from: u32, rank: u32, life: u64) {
         if self.ended.is_some() || self.members.is_empty() {
             return self.post(rank, Control::Over);
+        }
+        if self.lost.contains(&rank) {
+            // The rank is out of reach: the member that has passed its wish on tells it.
+            return self.post(from, Control::Unreachable { rank, of: self.me });
+        }
+        if let Some(&of) = self.change.unreachable.get(&rank) {
+            return self.on_unreachable(rank, of);
         }
         let is_member = self.members.contains(&rank);
         if is_member && (self.view.epoch == 0 || self.life_of(rank).is_some_and(|old| old < life)) {
@@ -51,6 +58,27 @@ impl Core {
         let known = self.change.joiners.entry(rank).or_default();
         *known = life.max(*known);
         self.consider();
+    }
+
+    /// Notes that the network below has given up a rank: the two never reach each other again.
+    pub fn lose(&mut self, rank: u32, certain: bool) {
+        self.lost.insert(rank);
+        self.suspect(rank, certain, true);
+    }
+
+    /// Refuses a rank that wants to join: it and the member `of` have given each other up. That rank
+    /// may be this one, which learns of it from a member in its reach.
+    pub fn on_unreachable(&mut self, rank: u32, of: u32) {
+        if rank == self.me {
+            if self.view.epoch == 0 && self.members.is_empty() {
+                self.end(OrderError::Unreachable { member: of as usize });
+            }
+            return;
+        }
+        self.change.joiners.remove(&rank);
+        if !self.lost.contains(&rank) {
+            self.post(rank, Control::Unreachable { rank, of });
+        }
     }
 
     /// Handles a control that tells a rank which wants to join to wait, or to ask others.
@@ -111,6 +139,13 @@ impl Core {
     /// before.
     pub fn life_of(&self, rank: u32) -> Option<u64> {
         self.change.last.as_ref().and_then(|install| install.life_of(rank))
+    }
+
+    /// True if a rank that was a member of the view of this number is the same life in this view.
+    pub fn is_of_life(&self, rank: u32, epoch: u32) -> bool {
+        let is_next = epoch.checked_add(1) == Some(self.view.epoch);
+        let was_there = is_next && self.life_of(rank).is_none();
+        self.members.contains(&rank) && (epoch >= self.view.epoch || was_there)
     }
 
     /// The last state of a member that has not entered this view.
@@ -191,6 +226,12 @@ impl Core {
         if life != self.life {
             // The view has a life before, which may have been there.
             return self.post(from, Control::Join { rank: self.me, life: self.life });
+        }
+        if let Some(&of) = install.members.iter().find(|&rank| self.lost.contains(rank)) {
+            // As a member it would ask the others to exclude that one.
+            self.end(OrderError::Unreachable { member: of as usize });
+            let gone = self.last_word();
+            return self.post(from, Control::Gone(gone));
         }
         self.actions.push_back(Action::Restore { snapshot });
         (self.view, self.members, self.counter) =

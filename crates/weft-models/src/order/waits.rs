@@ -95,6 +95,12 @@ impl Core {
         if !self.change.suspects.is_empty() {
             text += &format!(", without ranks {:?}", self.change.suspects.keys());
         }
+        if !self.change.joiners.is_empty() {
+            text += &format!(", to let in ranks {:?}", self.change.joiners.keys());
+        }
+        if !self.lost.is_empty() {
+            text += &format!(", gave up ranks {:?}", self.lost);
+        }
         if let Some(ended) = &self.ended {
             text += &format!(", ended: {ended}");
         }

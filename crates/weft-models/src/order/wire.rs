@@ -150,14 +150,15 @@ pub(super) enum Control {
     /// A rank wants to become a member. Each handle by which it joins is a life of the rank, with a
     /// number above those before. A handle that has opened the group has number 0.
     Join { rank: u32, life: u64 },
-    /// A rank wants to be a member no more.
-    Leave { rank: u32 },
+    /// A rank, which is a member of the view of this number, wants to be a member no more.
+    Leave { rank: u32, epoch: u32 },
     /// The author of an attempt asks for the receiver's state, which takes part in no other
     /// attempt of a lesser stamp from then on. The author has delivered what is below `next`,
-    /// and has the places of `held`.
-    Flush { view: ViewId, stamp: u32, next: u64, held: Vec<u64> },
-    /// The answer, with all slots that the author lacks.
-    State { view: ViewId, stamp: u32, standing: Standing },
+    /// and has the places of `held`. The ranks of `joiners` want to join.
+    Flush { view: ViewId, stamp: u32, next: u64, held: Vec<u64>, joiners: Vec<u32> },
+    /// The answer, with all slots that the author lacks, and the joiners whom the sender has given
+    /// up.
+    State { view: ViewId, stamp: u32, standing: Standing, unreachable: Vec<u32> },
     /// The receiver takes part in an attempt with this stamp.
     Nack { view: ViewId, promised: u32 },
     /// The sender is in an earlier view than the one that the receiver has named, whose number is
@@ -177,6 +178,8 @@ pub(super) enum Control {
     Welcome { install: Install, delivered: u64, snapshot: Vec<u8> },
     /// The sender is no member, or none any more: it can let nobody in.
     Over,
+    /// A rank that wants to join cannot: it and the member `of` have given each other up.
+    Unreachable { rank: u32, of: u32 },
     /// The receiver is no member any more.
     Excluded { view: ViewId },
     /// The sender has all slots below this place. Members of a safe group tell it to those whose
@@ -213,7 +216,8 @@ impl Control {
         let is_known = match &control {
             Control::Suspect { rank, .. }
             | Control::Join { rank, .. }
-            | Control::Leave { rank } => *rank < ranks,
+            | Control::Leave { rank, .. } => *rank < ranks,
+            Control::Unreachable { rank, of } => *rank.max(of) < ranks,
             Control::Propose { accepted: Accepted { install, .. }, .. }
             | Control::Install { install, .. }
             | Control::Welcome { install, .. } => install.names_below(ranks),

@@ -2,6 +2,7 @@
 //! this program under another name. Launchers call it with options, a host and a shell command.
 
 use super::provider;
+use crate::program;
 use anyhow::{bail, Context, Result};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -10,10 +11,10 @@ use weft::launch::wire::{from_hex, to_hex};
 
 /// Name of the variable that holds the user's command.
 pub const VARIABLE: &str = "WEFT_LAUNCH_AGENT";
-/// Name under which this program is the agent.
+/// Name under which `weft` is the agent.
 const NAME: &str = "weft-mpi-agent";
 
-/// Makes this program callable as an agent, and returns the path. `command` must not be empty.
+/// Makes `weft` callable as an agent, and returns the path. `command` must not be empty.
 ///
 /// # Errors
 /// The cache cannot be written.
@@ -21,8 +22,7 @@ pub fn install(command: &str) -> Result<PathBuf> {
     if command.trim().is_empty() {
         misuse!("--launch-agent: expected a command");
     }
-    let program = std::env::current_exe().context("finding this program's path")?;
-    provider::linked(&program, NAME)
+    provider::linked(&program::weft()?, NAME)
 }
 
 /// True if this process was called as an agent.

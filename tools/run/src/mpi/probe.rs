@@ -6,7 +6,8 @@ use super::provider::Provider;
 use super::sys::{leave, Library};
 use super::variables::{variables, Choice, PROVIDER};
 use crate::limited::output_within;
-use anyhow::{anyhow, bail, Context, Result};
+use crate::program;
+use anyhow::{anyhow, bail, Result};
 use serde::{Deserialize, Serialize};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -104,7 +105,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// Runs the subcommand in another process and reads its result.
 fn ask(arguments: &[(&str, &Path)], env: &[(String, String)]) -> Result<Seen> {
-    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    let mut command = Command::new(program::weft()?);
     // Some libraries write a file into the current folder when they crash.
     command.arg("mpi-probe").current_dir(std::env::temp_dir());
     for (option, file) in arguments {

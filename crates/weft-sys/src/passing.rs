@@ -15,7 +15,7 @@ pub struct Received {
     pub len: usize,
     /// The descriptors that came with it.
     pub passed: Vec<Foreign<OwnedFd>>,
-    /// It was longer than the buffer.
+    /// True if the message was longer than the buffer.
     pub is_cut: bool,
     /// This process had no free descriptor for one that came with it.
     pub has_lost: bool,
@@ -49,7 +49,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], pass: Option<BorrowedFd<'_>>) -> io
 /// Waits until a socket can be read.
 ///
 /// # Errors
-/// It cannot within this time.
+/// Nothing can be read within this time.
 pub fn awaits(socket: impl AsFd, most: Duration) -> io::Result<()> {
     let most = Timespec::try_from(most).ok();
     match poll(&mut [PollFd::new(&socket, PollFlags::IN)], most.as_ref())? {
@@ -108,7 +108,7 @@ pub(crate) fn drains(socket: BorrowedFd<'_>) -> bool {
             // The other end was closed before it had read all. This is told once, before the rest.
             Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // It has no queue of messages; a listener has one of connections.
+            // The socket has no queue of messages; a listener has one of connections.
             Err(_) => return false,
         }
     }

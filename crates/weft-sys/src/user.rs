@@ -85,7 +85,7 @@ pub fn same(ours: u32, theirs: u32) -> Result<(), String> {
 /// kernel: root, or the user of this process.
 ///
 /// # Errors
-/// As of [`same`].
+/// Returns the reason why not, as [`same`] does.
 pub fn trusts(theirs: u32) -> Result<(), String> {
     match is_root(theirs) {
         true => Ok(()),

@@ -176,7 +176,7 @@ fn start(args: &Run) -> Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(rest);
     match target(program).and_then(|kind| Some((kind, kind.why()?))) {
-        // It reads no such variable, but programs that it starts may.
+        // A static program reads no such variable, but programs that it starts may.
         Some((Program::Static, why)) => {
             say_without(program, why);
             command.env("LD_PRELOAD", preload);
@@ -218,7 +218,7 @@ fn start(args: &Run) -> Result<ExitCode> {
     }
     let why = command.exec();
     eprintln!("weft sockets: running {}: {why}", Path::new(program).display());
-    // As shells and env(1) end.
+    // Shells and env(1) end with these codes.
     Ok(ExitCode::from(if why.kind() == ErrorKind::NotFound { 127 } else { 126 }))
 }
 

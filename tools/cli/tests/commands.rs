@@ -318,7 +318,7 @@ fn run__a_word_that_is_no_option_is_not_taken_for_the_program() {
         assert_eq!(output.status.code(), Some(2), "{command:?}: {said}");
         assert!(said.contains("'--lnk'"), "{command:?}: {said}");
     }
-    // Those of the program are its own.
+    // Options of the program are its own.
     assert!(stdout(&weft(&["run", "-n", "1", "echo", "--lnk", "-n"])).contains("--lnk -n"));
 }
 

@@ -61,7 +61,7 @@ pub fn mx(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The same over TCP, by calls that wait.
+/// The share of one core that a receiver of a stream over TCP uses, by calls that wait.
 pub fn tcp(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let stream = rank.tcp(false)?;
     stream.set_nonblocking(false)?;

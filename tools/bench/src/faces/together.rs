@@ -17,7 +17,7 @@ use std::time::Instant;
 pub enum Operation {
     /// Both send and both receive. Of two ranks `Alltoall` and `Allgather` are the same.
     SendRecv,
-    /// As `SendRecv`, with two neighbours, which both are the other rank.
+    /// Both send to and receive from two neighbours, which both are the other rank.
     Exchange,
     /// Both have the sum.
     Allreduce,

@@ -63,7 +63,7 @@ impl Run<'_> {
         self.scaled_beside(size, subjects, &mut || {})
     }
 
-    /// As [`scaled`](Self::scaled), with something else that is measured once in each turn.
+    /// Measures subjects in turn as [`scaled`](Self::scaled) does, and something else once a turn.
     fn scaled_beside<const N: usize>(
         &mut self,
         size: usize,

@@ -61,7 +61,7 @@ impl Agent {
     /// Ends it without a word, as if its host had lost power.
     ///
     /// # Errors
-    /// It has ended before.
+    /// The agent has ended before.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("ending an agent")
     }
@@ -69,7 +69,7 @@ impl Agent {
     /// Connects to it.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The agent does not answer.
     pub fn names(&self) -> Result<Names> {
         Ok(Names::at(&self.place)?)
     }
@@ -136,7 +136,7 @@ impl Hosts {
     /// Starts agents on the first hosts, and waits until they are one cluster.
     ///
     /// # Errors
-    /// They do not become one.
+    /// The agents do not become one cluster.
     pub fn cluster(&self, count: usize, kind: Kind) -> Result<Vec<Agent>> {
         let mut agents = Vec::new();
         self.grow(&mut agents, count, kind)?;
@@ -146,7 +146,7 @@ impl Hosts {
     /// Starts agents on further hosts, up to so many, and waits until all are one cluster.
     ///
     /// # Errors
-    /// They do not become one.
+    /// The agents do not become one cluster.
     pub fn grow(&self, agents: &mut Vec<Agent>, count: usize, kind: Kind) -> Result<()> {
         for host in agents.len()..count {
             agents.push(self.agent(host, kind)?);

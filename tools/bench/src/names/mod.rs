@@ -204,7 +204,7 @@ impl Run<'_> {
             let mut owner = victim.names()?;
             owner.claim(&spec("host:1")?)?;
             awaits(&mut watch, true)?;
-            // It is watched like any other host.
+            // The victim's host is watched like any other.
             let is_it = |h: &&weft_cluster::local::Host| h.host == owner.host();
             until("a host is watched", || {
                 Ok(names.hosts()?.iter().find(is_it).is_some_and(|h| h.answers >= 2))

@@ -47,7 +47,7 @@ enum Way {
 /// A row: its name, bytes, and the iterations of a repetition.
 type Line = (&'static str, usize, u64);
 
-/// Those beside the package, each with its name in the table.
+/// The other package of a row: its name in the table, its way and its iterations.
 type Beside = Option<(&'static str, Way, u64)>;
 
 /// The packages of a Python: the reason for the absence of each, or none.
@@ -275,7 +275,7 @@ impl Run<'_> {
         if there {
             self.notes.push("pysyncobj: over loopback, with periods of 1 ms".into());
         }
-        // It takes a thousand times as long.
+        // A change of pysyncobj takes a thousand times as long.
         let peer = there.then_some(("pysyncobj", Way::Alone("pysyncobj"), 200));
         let line = ("change of a replicated object", 8, 20_000);
         self.row(line, Way::Ranks("change"), [None, peer], Aim::default())?;

@@ -280,7 +280,7 @@ impl<'a> Beside<'a> {
     /// Starts an agent.
     ///
     /// # Errors
-    /// It does not start.
+    /// The agent does not start.
     pub fn start(options: &'a Options) -> Result<Beside<'a>> {
         let (agent, name) = begin()?;
         let (plan, checks, notes) = (Plan::default(), Vec::new(), Vec::new());

@@ -33,7 +33,7 @@ const EAGER: Config =
 /// Only the shortest messages are sent at once.
 const RENDEZVOUS: Config =
     &[("WEFT_TUNE", "off"), ("WEFT_WARN_AFTER_MS", "60000"), ("WEFT_EAGER_MAX", "1")];
-/// The same, without direct copies past the link.
+/// Only the shortest messages are sent at once, and no message is copied past the link.
 const PULLED: Config = &[
     ("WEFT_TUNE", "off"),
     ("WEFT_WARN_AFTER_MS", "60000"),

@@ -411,7 +411,7 @@ fn arrived(lab: &Lab) -> u64 {
     arrived_at(lab, "h2")
 }
 
-/// The same for any host.
+/// Counts the datagrams that came to a host for a port that nobody has.
 fn arrived_at(lab: &Lab, host: &str) -> u64 {
     let table = lab.sh(host, "grep ^Udp: /proc/net/snmp");
     let mut lines = table.lines().map(|line| line.split_whitespace());

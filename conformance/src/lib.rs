@@ -1,4 +1,5 @@
-//! One suite for every link, and the bodies of the fuzz targets.
+//! One suite for every link, tests of whole endpoints over several links, and the bodies of the
+//! fuzz targets.
 //!
 //! A link is correct if [`link_suite!`] passes for it; its capabilities name the features that it
 //! lacks.

@@ -1,4 +1,4 @@
-//! Project tasks: `cargo xtask test`, `tidy`, `fuzz`, `install`, `uninstall`.
+//! Tasks of the project: `cargo xtask test`, `tidy`, `fuzz`, `install`, `package` and others.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -26,6 +26,7 @@ usage: cargo xtask TASK
   test [--quick] [--suite NAME]...   run the test suites and print a table
   test --list                        name the suites
   tidy                               check the house rules
+  contents                           write the tables of ARCHITECTURE.md
   fuzz [TARGET] [--seconds S]        feed fuzz targets for S seconds each (default 60)
   install [--prefix DIR]             build and install all below DIR (/usr/local): the commands, the
                                      MPI provider, the C library, manual pages, completions
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let result = match task {
         "test" => suites::main(rest),
         "tidy" => tidy::run(&root()).map(|(_, broken)| broken == 0),
+        "contents" => tidy::contents::write(&root()),
         "fuzz" => fuzz::main(rest),
         "package" => package::main(rest),
         "publish" => publish::main(rest),

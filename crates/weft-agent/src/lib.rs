@@ -1,4 +1,6 @@
-//! The agent link: a rank's path to the network through `weftd`, the agent of its host.
+//! The path of a rank through `weftd`, the agent of its host: the rank's link, the agent's end of
+//! the shared memory between them, and the state by which the agent acknowledges, orders and
+//! retransmits in the rank's place.
 //!
 //! A rank has no right to raw sockets, and computes instead of acknowledging. Its agent has the
 //! sockets, and acknowledges, orders and retransmits on behalf of the rank ([`weft_core::relay`]).

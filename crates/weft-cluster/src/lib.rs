@@ -1,5 +1,6 @@
-//! A cluster of agents, beside its protocol: the key, authenticated datagrams, and the way of
-//! programs to the names.
+//! The parts around the core of a cluster, for agents and for programs: the key of the cluster,
+//! authenticated datagrams between agents, messages between an agent and the programs of its host,
+//! and a program's connection to its agent.
 //!
 //! The crate `weft-names` decides, without an operating system. This crate has what agents and
 //! programs need around it:

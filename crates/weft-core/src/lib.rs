@@ -1,8 +1,9 @@
-//! The weft engine: message passing as a state machine.
+//! The engine: message passing between endpoints as a state machine. It does no I/O, reads no clock
+//! and touches no payload byte (`no_std`, no dependency, no unsafe code). A driver passes it
+//! packets and the time, and gets from it packets to send, the destination of received payload, and
+//! completed operations.
 //!
-//! The engine does no I/O, reads no clock and touches no payload byte. A driver passes it packets
-//! and the time, and gets from it packets to send, the destination of received payload, and
-//! completed operations. `ARCHITECTURE.md` follows one message through the files.
+//! `ARCHITECTURE.md` follows one message through the files.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -1,5 +1,5 @@
-//! Joining a job: the rank of this process, the number of ranks, and a key-value space through
-//! which ranks exchange their addresses.
+//! Joining a job by the protocol of its launcher (PMI-1, PMIx): the rank of this process, the
+//! number of ranks, and a key-value space through which ranks exchange their addresses.
 //!
 //! Weft does not replace launchers: [`bootstrap`] speaks the protocol of the program that started
 //! the process, PMI-1 (MPICH's Hydra, Slurm, `weft run`) or PMIx (Open MPI's mpirun, prterun,

@@ -1,4 +1,5 @@
-//! Links: carriers of weft frames.
+//! Links: carriers of frames, which know no message. Each link (shared memory, UDP, TCP, packet
+//! sockets, XDP) implements the trait [`Link`]; wrappers inject faults, log, and capture packets.
 //!
 //! A link moves frames and knows no message. Unsafe code lives in the `sys` modules only.
 #![deny(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Programming models over the packet interface.
+//! Programming models over the packet interface: remote calls, totally ordered groups, shared
+//! objects, coherent regions, jobs, and operations of all ranks.
 //!
 //! Each module is usable alone, and written once against [`Net`](weft_packets::net::Net): it runs
 //! over every link of weft and, without a change, in weft's simulator.

@@ -1,4 +1,5 @@
-//! Hosts that know each other: the core of a cluster of agents, as a state machine.
+//! The core of a cluster of agents, as a state machine without I/O: which hosts there are, a copy
+//! of the names of all hosts on each host, subscriptions to names, and groups.
 //!
 //! A [`Node`] is one agent of the cluster. It keeps who is a member (`membership`), a copy of the
 //! names of all hosts (`directory`) and the subscriptions of its own host (`subscriptions`). It

@@ -1,4 +1,5 @@
-//! Deterministic simulation: the same endpoint, engine and programs in virtual time.
+//! Deterministic simulation: the same endpoint, engine and programs in virtual time, on hosts and a
+//! network whose faults follow from a seed.
 //!
 //! Everything follows from a [`SimConfig`] and its seed: hosts with NICs and processor costs,
 //! wires, store-and-forward switches, and faults as data. No wall clock, no threads, no hash maps.

@@ -1,4 +1,6 @@
-//! The byte stream of a TCP connection whose bytes travel by TCP or by a ring in shared memory.
+//! The protocol of the sockets adapter, without I/O: the byte stream of a TCP connection whose
+//! bytes travel over TCP or through a ring in shared memory, and the messages between a program and
+//! its agent that set this up.
 //!
 //! No I/O, no clock, no descriptor: the caller moves bytes, and asks here where the next ones go or
 //! come from. `docs/adr/0033-sockets-that-sleep-in-the-kernel.md` says why it is so.

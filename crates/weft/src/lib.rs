@@ -1,5 +1,6 @@
 //! Message passing between processes: over shared memory inside a host, over plain Ethernet between
-//! hosts.
+//! hosts. The library of programs, with jobs, groups, endpoints, and a port for protocols above
+//! messages.
 //!
 //! # Four things
 //!

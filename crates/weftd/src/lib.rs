@@ -1,4 +1,5 @@
-//! weftd: the agent of a host.
+//! The agent of a host: it serves ranks without rights, lets ranks of different containers and
+//! unmodified socket programs share memory, and keeps the names of a cluster of hosts.
 //!
 //! It owns resources that need rights (raw sockets) and serves ranks without rights over shared
 //! memory. For them it acknowledges, orders, retransmits, forwards multicast and serves

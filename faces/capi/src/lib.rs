@@ -1,4 +1,5 @@
-//! The C interface of weft: the packet interface of a job's rank, as `weft.h` declares it.
+//! The C interface of weft: messages, groups, packets and remote memory of a job's rank, as
+//! `weft.h` declares them, and `crl.h` of CRL 1.0 over the regions of `weft-models`.
 //!
 //! All `unsafe` code lies in [`sys`]: a file each for jobs, packets, messages, requests, and
 //! operations on other ranks (multicast, fetch-and-add, remote-memory copy). The header is

@@ -1,4 +1,6 @@
-//! The parts that the faces for C programs of old share, those of `vipl.h` and `myriexpress.h`.
+//! The parts that the interfaces of `vipl.h` and `myriexpress.h` share: the lock of each open
+//! object, waits, the thread that makes progress while the program does something else, and the way
+//! from an address to an endpoint without an agent.
 //!
 //! An object that a program opens is an endpoint of weft and a client of its port. [`sys::gate`]
 //! has the lock of each, the waits of the program's threads, and the thread that makes progress

@@ -1,5 +1,5 @@
-//! The sockets face of weft: the loader puts it before the C library (`LD_PRELOAD`), and TCP
-//! connections between programs that have it share memory. Waits for other hosts look before they
+//! The sockets adapter of weft: the loader puts it before the C library (`LD_PRELOAD`), and TCP
+//! connections between programs that have it share memory. Waits for other hosts spin before they
 //! sleep.
 //!
 //! `docs/adr/0033-sockets-that-sleep-in-the-kernel.md` says how and why, `docs/guide/sockets.md` is

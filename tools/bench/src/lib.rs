@@ -1,4 +1,5 @@
-//! `weft bench`: weft's figures beside the floor and the peer, measured in turn in the same run.
+//! `weft bench`: weft's figures beside the floor (the least that this machine needs) and the peer
+//! (what others do on it), measured in turn in the same run.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! weft: starts jobs, measures, simulates and explains.
+//! The command `weft`: starts jobs, measures, simulates and explains.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 

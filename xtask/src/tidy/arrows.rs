@@ -115,6 +115,12 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
 /// the one that they share.
 const APP_ARROWS: &[&str] = &["weft-core", "weft", "weft-models", "weft-apps"];
 
+/// Returns the place of a crate in the table above, in which lower ones come first; crates that are
+/// not in it come last.
+pub fn place(name: &str) -> usize {
+    ARROWS.iter().position(|(n, _)| *n == name).unwrap_or(ARROWS.len())
+}
+
 /// Checks that crates depend on lower ones only.
 pub fn crates(tree: &Tree, report: &mut Report) {
     for file in tree.files().filter(|f| f.path.ends_with("Cargo.toml")) {

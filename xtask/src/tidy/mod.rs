@@ -5,6 +5,7 @@
 
 mod arrows;
 mod code;
+pub mod contents;
 mod engine;
 mod lex;
 mod manifest;
@@ -13,6 +14,7 @@ mod records;
 mod sentences;
 mod text;
 mod types;
+mod walks;
 
 use lex::Token;
 use std::ops::RangeInclusive;
@@ -160,6 +162,8 @@ const RULES: &[(&str, Rule)] = &[
     ("sentences", sentences::sentences),
     ("openings", sentences::openings),
     ("records", records::records),
+    ("contents", contents::contents),
+    ("walks", walks::walks),
     ("functions", code::functions),
     ("files", code::files),
     ("unsafe", code::unsafe_places),

@@ -15,6 +15,7 @@ mod sentences;
 mod text;
 mod types;
 mod walks;
+mod words;
 
 use lex::Token;
 use std::ops::RangeInclusive;
@@ -164,6 +165,8 @@ const RULES: &[(&str, Rule)] = &[
     ("records", records::records),
     ("contents", contents::contents),
     ("walks", walks::walks),
+    ("glossary", words::glossary),
+    ("guide", words::openings),
     ("functions", code::functions),
     ("files", code::files),
     ("unsafe", code::unsafe_places),

@@ -1,20 +1,35 @@
-//! The pages of documentation that are installed. A link to a file that is not installed becomes
-//! plain text.
+//! The pages of documentation that are installed, or are in the book. A link to a file that is not
+//! there becomes plain text.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// Installed folders, below `docs`: pages, and the pictures in them.
 const FOLDERS: [&str; 3] = ["", "guide", "results"];
+/// The order of the pages in the book.
+pub const SUMMARY: &str = "SUMMARY.md";
 
 /// Returns the names of the installed files below `docs`, sorted.
 pub fn names(docs: &Path) -> Result<Vec<String>, String> {
+    let mut names = files(docs, &FOLDERS, &[".md", ".png"])?;
+    names.retain(|name| name != SUMMARY);
+    Ok(names)
+}
+
+/// Returns the names of the files of the book below `docs`, sorted.
+pub fn of_book(docs: &Path) -> Result<Vec<String>, String> {
+    let folders = [&FOLDERS[..], &["adr"]].concat();
+    files(docs, &folders, &[".md", ".png", ".csv", ".html"])
+}
+
+/// Returns the names of the files in these folders that end so, sorted.
+fn files(docs: &Path, folders: &[&str], endings: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
-    for folder in FOLDERS {
+    for folder in folders {
         let path = docs.join(folder);
         let files = fs::read_dir(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let files = files.flatten().filter_map(|file| file.file_name().into_string().ok());
-        let shown = files.filter(|name| name.ends_with(".md") || name.ends_with(".png"));
+        let shown = files.filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
         names.extend(shown.map(|name| Path::new(folder).join(name).display().to_string()));
     }
     names.sort();

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod book;
 mod commit;
 mod documents;
 mod environment;
@@ -27,6 +28,7 @@ usage: cargo xtask TASK
   test --list                        name the suites
   tidy                               check the house rules
   contents                           write the tables of ARCHITECTURE.md
+  book                               build the book of the guide, by mdBook
   fuzz [TARGET] [--seconds S]        feed fuzz targets for S seconds each (default 60)
   install [--prefix DIR]             build and install all below DIR (/usr/local): the commands, the
                                      MPI provider, the C library, manual pages, completions
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let result = match task {
         "test" => suites::main(rest),
         "tidy" => tidy::run(&root()).map(|(_, broken)| broken == 0),
+        "book" => book::main(rest),
         "contents" => tidy::contents::write(&root()),
         "fuzz" => fuzz::main(rest),
         "package" => package::main(rest),

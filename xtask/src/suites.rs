@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every suite in order, then one table.
 
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
-use crate::{fuzz, install, mpi, package, setup, tidy};
+use crate::{book, fuzz, install, mpi, package, setup, tidy};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,7 @@ const SUITES: &[Suite] = &[
         run: package::suite,
     },
     Suite { name: "doc", what: "documentation builds, links resolve", when: Whole, run: doc },
+    Suite { name: "book", what: "the book builds, links resolve", when: Whole, run: book::suite },
     Suite { name: "loom", what: "all interleavings of the rings", when: Whole, run: loom },
     Suite { name: "swarm", what: "simulated clusters from many seeds", when: Whole, run: swarm },
     Suite { name: "large", what: "messages beyond 4 GiB, long searches", when: Whole, run: large },

@@ -68,9 +68,9 @@ impl fmt::Display for OrderError {
             }
             OrderError::Unreachable { member } => write!(
                 f,
-                "this rank cannot become a member of the ordered group beside rank {member}: the two \
-                 have given each other up after a silence; start this process anew, or join once \
-                 rank {member} has left"
+                "this rank cannot become a member of the ordered group beside rank {member}: the \
+                 two have given each other up after a silence; start this process anew, or join \
+                 once rank {member} has left"
             ),
             OrderError::NoCounter => f.write_str(
                 "no counter for the places of messages: too many keys are in use, or the agent has \

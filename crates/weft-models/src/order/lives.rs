@@ -66,7 +66,7 @@ impl Core {
         self.suspect(rank, certain, true);
     }
 
-    /// Refuses a rank that wants to join: it and the member `of` have given each other up. That rank
+    /// Refuses a rank that wants to join: it and the member `of` have given each other up. The rank
     /// may be this one, which learns of it from a member in its reach.
     pub fn on_unreachable(&mut self, rank: u32, of: u32) {
         if rank == self.me {

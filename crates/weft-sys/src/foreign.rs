@@ -6,11 +6,15 @@
 //! own, which one thread works off, so that one user's closes hold up no other's. While a user's
 //! queue is full, no descriptor of that user is received ([`takes`]).
 //!
+//! Connections come all the same, and nobody can tell whose they are before they are accepted. So
+//! those of one user that do not close give their numbers back together, by threads of their own
+//! ([`bulk`]).
+//!
 //! A call about a socket may take as long: it waits for the socket's lock, which its maker has
 //! while a call of its own copies from memory that is not there (userfaultfd(2)). The thread of its
 //! user makes such calls too ([`ask`]).
 
-use crate::{memory, passing, sys, user, Peer};
+use crate::{bulk, memory, passing, sys, user, Peer};
 use rustix::net::{accept_with, SocketFlags};
 use rustix::process::{getrlimit, Resource};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,6 +34,13 @@ pub const QUESTIONS_MAX: usize = 256;
 pub const ANYBODY: u32 = u32::MAX;
 /// Most threads; each closes for one user at a time.
 const THREADS_MAX: usize = 64;
+/// Most threads that close connections of one user together; one user has at most half of those
+/// that others leave.
+const BATCHES_MAX: usize = 256;
+/// Of the descriptors that may wait, the part that one user's connections take before they are
+/// closed together; of small numbers so many.
+const BATCH_PART: usize = 8;
+const BATCH_MIN: usize = 8;
 /// Time for which a thread waits for more.
 const REST: Duration = Duration::from_secs(1);
 /// Stack of a thread, in bytes.
@@ -47,20 +58,35 @@ enum Work {
 /// The descriptors of one user, and of those for whom the user answers ([`user::payer`]).
 #[derive(Default)]
 struct Lane {
+    /// What was passed.
     queue: VecDeque<OwnedFd>,
+    /// Connections, which are Unix sockets.
+    connections: VecDeque<OwnedFd>,
     questions: VecDeque<Question>,
     /// A thread works for the user.
     is_busy: bool,
+    /// A thread is about to take all connections.
+    is_swept: bool,
+    /// Threads that close connections together.
+    batches: usize,
+    /// Connections that these close, which take no descriptors any more.
+    closing: usize,
 }
 
 impl Lane {
+    /// Returns the number of pieces of work, each of which has a descriptor.
+    fn len(&self) -> usize {
+        self.queue.len() + self.connections.len() + self.questions.len()
+    }
+
     fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.questions.is_empty()
+        self.len() == 0
     }
 
     /// Takes the next work: answered questions leave descriptors to be closed, which go first.
     fn next(&mut self) -> Option<Work> {
-        let close = self.queue.pop_front().map(Work::Close);
+        let close = self.queue.pop_front().or_else(|| self.connections.pop_front());
+        let close = close.map(Work::Close);
         close.or_else(|| self.questions.pop_front().map(Work::Ask))
     }
 }
@@ -69,8 +95,11 @@ struct Lanes {
     of_user: BTreeMap<u32, Lane>,
     /// The user whose descriptor was closed last.
     last: u32,
+    /// Work of all users that waits.
     all: usize,
     threads: usize,
+    /// Threads that close connections together.
+    batches: usize,
     /// Threads that wait for work.
     resting: usize,
     /// Users whose descriptors were refused, each told once.
@@ -82,6 +111,7 @@ static LANES: Mutex<Lanes> = Mutex::new(Lanes {
     last: 0,
     all: 0,
     threads: 0,
+    batches: 0,
     resting: 0,
     told: Vec::new(),
 });
@@ -108,12 +138,62 @@ impl Lanes {
     fn done(&mut self, user: u32) {
         if let Some(lane) = self.of_user.get_mut(&user) {
             lane.is_busy = false;
-            if lane.is_empty() {
-                self.of_user.remove(&user);
-                self.told.retain(|told| *told != user);
-            }
+        }
+        self.tidy(user);
+    }
+
+    /// Forgets a user for whom nothing is to be done.
+    fn tidy(&mut self, user: u32) {
+        let has_none = |lane: &Lane| lane.is_empty() && !lane.is_busy && lane.batches == 0;
+        if self.of_user.get(&user).is_some_and(has_none) {
+            self.of_user.remove(&user);
+            self.told.retain(|told| *told != user);
         }
     }
+
+    /// True if a user has as many descriptors that wait as one may have of `most`.
+    fn is_at_share(&self, user: u32, most: impl FnOnce() -> usize) -> bool {
+        let own = self.of_user.get(&user).map_or(0, Lane::len);
+        own > 0 && is_over(own, self.all - own, most())
+    }
+
+    /// Has a thread close the connections of a user together, if there may be another one.
+    fn sweep(&mut self, user: u32) {
+        let Some(lane) = self.of_user.get_mut(&user) else { return };
+        let others = self.batches - lane.batches;
+        if lane.is_swept || is_over(lane.batches, others, BATCHES_MAX) {
+            return;
+        }
+        // The thread takes them itself: if there is none, nothing is closed here.
+        let thread = std::thread::Builder::new().name("weft-closing".into()).stack_size(STACK);
+        if sys::without_signals(|| thread.spawn(move || close_together(user))).is_ok() {
+            lane.is_swept = true;
+            lane.batches += 1;
+            self.batches += 1;
+        }
+    }
+}
+
+/// Closes the connections of a user together, and so gives their numbers back before the closes
+/// wait.
+fn close_together(user: u32) {
+    let mut all = lanes();
+    let Some(lane) = all.of_user.get_mut(&user) else { return };
+    lane.is_swept = false;
+    let connections = std::mem::take(&mut lane.connections);
+    let count = connections.len();
+    lane.closing += count;
+    drop(all);
+    let run = bulk::gather(connections.into(), most());
+    lanes().all -= count;
+    run.close();
+    let mut all = lanes();
+    all.batches -= 1;
+    if let Some(lane) = all.of_user.get_mut(&user) {
+        lane.closing -= count;
+        lane.batches -= 1;
+    }
+    all.tidy(user);
 }
 
 /// Asks and closes what there is, until nothing has come for a while.
@@ -142,10 +222,17 @@ fn work() {
 }
 
 /// Has a descriptor closed by a thread.
-fn hand_over(fd: OwnedFd, user: u32) {
+fn hand_over(fd: OwnedFd, user: u32, is_socket: bool) {
     let (user, mut all) = (user::payer(user), lanes());
     let lane = all.of_user.entry(user).or_default();
-    lane.queue.push_back(fd);
+    match is_socket {
+        true => lane.connections.push_back(fd),
+        false => lane.queue.push_back(fd),
+    }
+    let connections = lane.connections.len();
+    if connections >= BATCH_MIN && connections >= most() / BATCH_PART {
+        all.sweep(user);
+    }
     begin(all, user);
 }
 
@@ -154,8 +241,9 @@ fn hand_over(fd: OwnedFd, user: u32) {
 /// Questions of a user are asked in order. False: too many of this user wait.
 pub fn ask(user: u32, question: impl FnOnce() + Send + 'static) -> bool {
     let (user, mut all) = (user::payer(user), lanes());
+    let is_full = all.is_at_share(user, most);
     let lane = all.of_user.entry(user).or_default();
-    if lane.questions.len() >= QUESTIONS_MAX {
+    if lane.questions.len() >= QUESTIONS_MAX || is_full {
         // The question closes its descriptors here, for which the lock has to be free.
         drop(all);
         return false;
@@ -186,7 +274,8 @@ fn begin(mut all: MutexGuard<'static, Lanes>, user: u32) {
 /// True if descriptors of a user may be received: those before them are closed, or soon will be.
 pub fn takes(user: u32) -> bool {
     let (user, mut all) = (user::payer(user), lanes());
-    let is_full = all.of_user.get(&user).is_some_and(|lane| lane.queue.len() >= QUEUE_MAX);
+    let has_many = |lane: &Lane| lane.queue.len() + lane.connections.len() >= QUEUE_MAX;
+    let is_full = all.of_user.get(&user).is_some_and(has_many) || all.is_at_share(user, most);
     if is_full && !all.told.contains(&user) {
         all.told.push(user);
         log::warn!(
@@ -205,11 +294,18 @@ fn most() -> usize {
 
 /// True if further connections may be accepted: those that wait to be closed take less than half of
 /// the descriptors that this process may have. One that waits for connections does without its
-/// listeners meanwhile, which stay readable.
+/// listeners meanwhile, which stay readable. The connections among those that wait are closed
+/// together then.
 pub fn has_room() -> bool {
-    let all = lanes().all;
+    let mut all = lanes();
     // The question to the kernel is rare: most processes have none.
-    all == 0 || all < most()
+    if all.all == 0 || all.all < most() {
+        return true;
+    }
+    let has_any = |(user, lane): (&u32, &Lane)| (!lane.connections.is_empty()).then_some(*user);
+    let users: Vec<u32> = all.of_user.iter().filter_map(has_any).collect();
+    users.into_iter().for_each(|user| all.sweep(user));
+    false
 }
 
 /// Returns the reason for which a connection of a user is not served, if there is one: those of
@@ -217,8 +313,9 @@ pub fn has_room() -> bool {
 /// for root and the user of this process.
 pub fn refusal(user: u32) -> Option<String> {
     let (payer, all) = (user::payer(user), lanes());
-    let own = all.of_user.get(&payer).map_or(0, |lane| lane.queue.len() + lane.questions.len());
-    let others = all.all - own;
+    let lane = all.of_user.get(&payer);
+    let (waits, closing) = lane.map_or((0, 0), |lane| (lane.len(), lane.closing));
+    let (own, others) = (waits + closing, all.all - waits);
     drop(all);
     if own == 0 {
         return None;
@@ -243,7 +340,8 @@ pub(crate) fn end(fd: OwnedFd, user: u32, is_connection: bool) {
         || is_connection && passing::drains(fd.as_fd())
         || !is_connection && memory::is_memory(&fd);
     if !is_quick {
-        hand_over(fd, user);
+        let is_socket = is_connection && passing::is_local(fd.as_fd());
+        hand_over(fd, user, is_socket);
     }
 }
 
@@ -360,7 +458,7 @@ mod tests {
     }
 
     fn waiting(user: u32) -> usize {
-        lanes().of_user.get(&user).map_or(0, |lane| lane.queue.len())
+        lanes().of_user.get(&user).map_or(0, |lane| lane.queue.len() + lane.connections.len())
     }
 
     #[test]

@@ -16,6 +16,7 @@
 #![warn(missing_docs)]
 
 pub mod agent;
+mod bulk;
 pub mod foreign;
 pub mod memory;
 pub mod passing;

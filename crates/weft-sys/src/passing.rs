@@ -84,12 +84,17 @@ pub fn is_connection(fd: impl AsFd) -> bool {
         && Peer::of(fd).is_ok()
 }
 
+/// True if a descriptor is a Unix socket.
+pub(crate) fn is_local(fd: BorrowedFd<'_>) -> bool {
+    sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+}
+
 /// Ends a connection for both sides, and throws away what nobody read. False if a descriptor is
 /// among it, or if it is no Unix socket: to close that may take its maker's time.
 pub(crate) fn drains(socket: BorrowedFd<'_>) -> bool {
     /// Most messages that are looked at; a sender's memory holds fewer.
     const MOST: usize = 4096;
-    if sockopt::socket_domain(socket) != Ok(AddressFamily::UNIX) {
+    if !is_local(socket) {
         return false;
     }
     sys::shutdown(socket);

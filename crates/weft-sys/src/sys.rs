@@ -160,6 +160,23 @@ pub fn peek(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<(usize, boo
     Ok((!is_none).then_some((len, has_fds)))
 }
 
+/// Closes descriptors whose numbers are side by side by one call, which gives all numbers back
+/// before it waits for the first close. Returns them if the system cannot.
+pub fn close_run(run: Vec<OwnedFd>) -> Result<(), Vec<OwnedFd>> {
+    let is_run = run.windows(2).all(|two| two[1].as_raw_fd() == two[0].as_raw_fd() + 1);
+    let (Some(first), Some(last), true) = (run.first(), run.last(), is_run) else {
+        return Err(run);
+    };
+    let (first, last) = (first.as_raw_fd(), last.as_raw_fd());
+    let run = ManuallyDrop::new(run);
+    // SAFETY: the descriptors of these numbers are owned here, and nobody uses them after this.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } {
+        0 => Ok(()),
+        // Nothing was closed: the kernel has no such call, or forbids it.
+        _ => Err(ManuallyDrop::into_inner(run)),
+    }
+}
+
 /// Ends a connection for both sides.
 pub fn shutdown(fd: BorrowedFd<'_>) {
     // SAFETY: no memory is passed.

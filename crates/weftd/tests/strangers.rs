@@ -91,6 +91,7 @@ fn role__plays_what_the_environment_names() {
         "linger at a rank" => Box::new(linger(&argument, Kind::Messages)),
         "fill" => Box::new(fill(&argument)),
         "crowd" => Box::new(crowd(&argument)),
+        "flood" => Box::new(flood(&argument)),
         other => panic!("{other}"),
     };
     println!("\nready");
@@ -187,6 +188,31 @@ fn crowd(agent: &str) -> Vec<TcpStream> {
     }
 }
 
+/// Leaves such sockets in connections that are refused, at every socket of an agent: several times
+/// as many as the agent may have descriptors.
+fn flood(agent: &str) -> Vec<TcpStream> {
+    let mut kept = Vec::new();
+    for (end, kind) in SOCKETS.into_iter().cycle().take(900) {
+        let (one, other) = lingering();
+        let Ok((socket, _)) = connect_to(&format!("{agent}{end}"), kind) else { break };
+        let _ = passing::send(&socket, b"s", Some(one.as_fd()));
+        std::thread::spawn(move || drop(one));
+        kept.push(other);
+        // Until the agent has ended it.
+        let mut part = [0; 4096];
+        let ends = || passing::awaits(&socket, Duration::from_secs(10)).is_ok();
+        let goes_on = |read| matches!(read, Ok(1..));
+        let mut has_ended = ends();
+        while has_ended && goes_on(rustix::io::read(&socket, &mut part)) {
+            has_ended = ends();
+        }
+        if !has_ended {
+            break;
+        }
+    }
+    kept
+}
+
 fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
@@ -266,6 +292,17 @@ fn agent__a_stranger_who_takes_its_descriptors_is_refused_and_others_are_served(
     status::status(&agent.name).unwrap();
     lists::programs(&agent.name).unwrap();
     assert!(Names::at(&agent.name).unwrap().list().is_ok());
+}
+
+#[test]
+fn agent__connections_of_a_stranger_that_do_not_close_keep_nobody_out() {
+    let agent = Agent::with_descriptors(256);
+    let mut before = Names::at(&agent.name).unwrap();
+    let Some(mut stranger) = Stranger::start("flood", &agent.name) else { return };
+    stranger.says("ready");
+    status::status(&agent.name).unwrap();
+    lists::programs(&agent.name).unwrap();
+    assert!(Names::at(&agent.name).unwrap().list().is_ok() && before.list().is_ok());
 }
 
 #[test]

@@ -85,6 +85,17 @@ struct Line {
     spare: RefCell<Vec<u8>>,
     /// True once the failures of ranks are told to it.
     hears: Cell<bool>,
+    /// True while a channel has it.
+    is_open: Cell<bool>,
+}
+
+/// True once a rank has opened something of a handler.
+#[derive(Default)]
+struct Opened(Cell<bool>);
+
+/// Notes that a rank opens something of a handler. True if it has done so before.
+pub(crate) fn was_opened<N: Net>(net: &N, handler: u16) -> bool {
+    net.lasting().of::<Opened>(handler).0.replace(true)
 }
 
 pub(crate) struct Channel<N: Net> {
@@ -111,10 +122,13 @@ struct Inner<N: Net> {
 impl<N: Net> Channel<N> {
     /// Opens the channel of a handler. `receive` must not own the module, which owns the channel.
     /// After the drop, and until the handler is set again, messages go to `after`: sender, kind,
-    /// bytes. It must not own the net.
+    /// bytes. It must not own the net. The handler goes with the name of its module, for people.
+    ///
+    /// # Panics
+    /// This rank has a channel of the handler.
     pub fn open_with_end(
         net: &N,
-        handler: u16,
+        handler: (u16, &str),
         receive: Receive,
         after: impl Fn(usize, u8, &[u8]) + 'static,
     ) -> Channel<N> {
@@ -126,16 +140,19 @@ impl<N: Net> Channel<N> {
     /// Opens the channel of a handler as [`open_with_end`](Self::open_with_end) does, but after the
     /// drop `reply` gets the kind and the bytes of each message. The message that it returns, kind
     /// and bytes, goes to the sender.
+    ///
+    /// # Panics
+    /// This rank has a channel of the handler.
     pub fn open_with_replies(
         net: &N,
-        handler: u16,
+        handler: (u16, &str),
         receive: Receive,
         reply: impl Fn(u8, &[u8]) -> Option<(u8, Vec<u8>)> + 'static,
     ) -> Channel<N> {
         let way = net.downgrade();
         Channel::make(net, handler, receive, false, move |line, from, kind, bytes| {
             if let (Some(net), Some((kind, bytes))) = (way(), reply(kind, bytes)) {
-                line.enqueue(&net, (from, handler, kind), &bytes, 0);
+                line.enqueue(&net, (from, handler.0, kind), &bytes, 0);
             }
         })
     }
@@ -143,18 +160,23 @@ impl<N: Net> Channel<N> {
     /// Opens the channel of a handler for a module whose ranks all have received their messages
     /// when it ends: what comes after the drop is for the next module of this handler, and waits
     /// for it.
-    pub fn open_again(net: &N, handler: u16, receive: Receive) -> Channel<N> {
+    ///
+    /// # Panics
+    /// This rank has a channel of the handler.
+    pub fn open_again(net: &N, handler: (u16, &str), receive: Receive) -> Channel<N> {
         Channel::make(net, handler, receive, true, |_, _, _, _| ())
     }
 
     fn make(
         net: &N,
-        handler: u16,
+        (handler, name): (u16, &str),
         receive: Receive,
         waits: bool,
         after: impl Fn(&Rc<Line>, usize, u8, &[u8]) + 'static,
     ) -> Channel<N> {
         let line = net.lasting().of::<Line>(handler);
+        // The messages of one would go to the other.
+        assert!(!line.is_open.replace(true), "{name} are open on this rank: drop all of it first");
         let inner = Rc::new(Inner {
             net: net.clone(),
             handler,
@@ -263,6 +285,7 @@ impl<N: Net> Channel<N> {
 
 impl<N: Net> Drop for Inner<N> {
     fn drop(&mut self) {
+        self.line.is_open.set(false);
         if self.waits {
             self.net.end_handle(self.handler, self.setting.get());
         }

@@ -58,7 +58,11 @@ impl<N: Net> Aggregator<N> {
             records.for_each(|record| receive(from, run, record));
         };
         Aggregator {
-            channel: Channel::open_again(net, super::handlers(number).0, Rc::new(records)),
+            channel: Channel::open_again(
+                net,
+                (super::handlers(number).0, &format!("jobs of queue {number}")),
+                Rc::new(records),
+            ),
             size,
             most: size * per_message,
             buffers: RefCell::new(vec![Vec::new(); net.size()]),

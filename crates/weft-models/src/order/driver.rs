@@ -5,7 +5,7 @@ use super::grave::{answer_for_dead, Grave};
 use super::sent::{Sent, State, Waiters};
 use super::wire::{Control, ViewId, HEAD};
 use super::{Delivered, Options, OrderError, Style, View};
-use crate::channel::{Channel, Pauses, MESSAGE_MAX};
+use crate::channel::{was_opened, Channel, Pauses, MESSAGE_MAX};
 use crate::net::{Incoming, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
@@ -122,17 +122,18 @@ impl<N: Net> Clone for OrderedGroup<N> {
 
 impl<N: Net> OrderedGroup<N> {
     /// Opens a group of some ranks, this one among them. All of them call this with the same
-    /// arguments; the first view is there when all have. `number` (0 to 7) tells groups apart. Do
-    /// not open another group of a number that was used: late messages of the one before would
-    /// reach it.
+    /// arguments; the first view is there when all have. `number` (0 to 7) tells groups apart.
     ///
     /// # Panics
-    /// The number is too large, or this rank is not among the members.
+    /// The number is too large, or this rank is not among the members; or this rank has opened or
+    /// joined a group of the number before, of which late messages would reach this one.
     pub fn open(net: &N, number: u16, members: &[usize], options: Options) -> OrderedGroup<N> {
         let mut ranks: Vec<u32> = members.iter().map(|&rank| rank as u32).collect();
         ranks.sort_unstable();
         ranks.dedup();
         assert!(members.contains(&net.rank()), "rank {} is no member: join", net.rank());
+        let was_opened = was_opened(net, FIRST + 2 * number);
+        assert!(!was_opened, "ordered group {number} was opened before: join, or take another");
         let group = OrderedGroup::make(net, number, ranks, options);
         group.inner.with(Core::form);
         group
@@ -143,7 +144,7 @@ impl<N: Net> OrderedGroup<N> {
     /// taken for this rank ([`on_snapshot`](Self::on_snapshot)), before the first message.
     ///
     /// # Panics
-    /// The number is too large.
+    /// The number is too large, or this rank has a handle of the group.
     pub fn join(
         net: &N,
         number: u16,
@@ -152,6 +153,7 @@ impl<N: Net> OrderedGroup<N> {
         restore: impl FnMut(Vec<u8>) + 'static,
     ) -> OrderedGroup<N> {
         let group = OrderedGroup::make(net, number, Vec::new(), options);
+        was_opened(net, FIRST + 2 * number);
         group.inner.program.borrow_mut().restore = Some(Rc::new(RefCell::new(restore)));
         let contacts = contacts.iter().map(|&rank| rank as u32);
         let contacts = contacts.filter(|&rank| rank as usize != net.rank()).collect();
@@ -175,7 +177,12 @@ impl<N: Net> OrderedGroup<N> {
             Inner {
                 net: net.clone(),
                 number,
-                channel: Channel::open_with_end(net, FIRST + 2 * number, Rc::new(receive), after),
+                channel: Channel::open_with_end(
+                    net,
+                    (FIRST + 2 * number, &format!("messages of ordered group {number}")),
+                    Rc::new(receive),
+                    after,
+                ),
                 grave,
                 core: RefCell::new(core),
                 group: RefCell::default(),

@@ -41,7 +41,7 @@ pub use error::{RegionCause, RegionError};
 pub use item::Item;
 pub use region::{Operation, ReadGuard, Region, WriteGuard};
 
-use crate::channel::MESSAGE_MAX;
+use crate::channel::{was_opened, MESSAGE_MAX};
 use crate::net::{Blocking, Net, RankFailure};
 use crate::together::{may_wait, Function};
 use crate::HANDLERS;
@@ -130,13 +130,20 @@ impl<N: Net> Clone for Regions<N> {
 impl<N: Net> Regions<N> {
     /// Opens the regions of all ranks of a net, once in a job. Messages that came before have
     /// waited.
+    ///
+    /// # Panics
+    /// This rank has opened its regions before.
     pub fn open(net: &N) -> Regions<N> {
         Regions::with_cache(net, CACHE)
     }
 
     /// Does what [`open`](Regions::open) does, with the most bytes of copies that stay here without
     /// a handle (usually 64 MiB).
+    ///
+    /// # Panics
+    /// This rank has opened its regions before.
     pub fn with_cache(net: &N, bytes: usize) -> Regions<N> {
+        assert!(!was_opened(net, FIRST), "a rank opens its regions once in a job");
         Regions { inner: Inner::open(net, FIRST, bytes) }
     }
 

@@ -109,7 +109,7 @@ impl<N: Net> Inner<N> {
                 rpc: Rpc::with_handler(net, first + 1),
                 channel: Channel::open_with_replies(
                     net,
-                    first,
+                    (first, &format!("regions under packet handler {first}")),
                     Rc::new(receive),
                     move |kind, head| reply_of_none(me, kind, head),
                 ),

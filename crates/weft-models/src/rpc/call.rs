@@ -61,10 +61,10 @@ impl<N: Net> Call<N> {
         let result = match std::mem::replace(&mut self.state, State::Over) {
             State::Running(number) => {
                 let mut calls = self.inner.calls.borrow_mut();
-                let answer = calls.get_mut(number).and_then(|call| call.answer.take());
+                let answer = calls.get_mut(&number).and_then(|call| call.answer.take());
                 match answer {
                     Some(answer) => {
-                        calls.remove(number);
+                        calls.remove(&number);
                         answer
                     }
                     None => {
@@ -95,7 +95,7 @@ impl<N: Net> Call<N> {
     fn watch(&self) {
         let State::Running(number) = self.state else { return };
         let mut calls = self.inner.calls.borrow_mut();
-        let Some(call) = calls.get_mut(number).filter(|call| !call.watched) else { return };
+        let Some(call) = calls.get_mut(&number).filter(|call| !call.watched) else { return };
         if self.to != self.inner.net.rank() {
             call.watched = self.inner.net.expect(self.to);
         }
@@ -106,7 +106,7 @@ impl<N: Net> Call<N> {
         let State::Running(number) = std::mem::replace(&mut self.state, State::Over) else {
             return;
         };
-        let Some(call) = self.inner.calls.borrow_mut().remove(number) else { return };
+        let Some(call) = self.inner.calls.borrow_mut().remove(&number) else { return };
         if call.watched {
             self.inner.net.unexpect(self.to);
         }
@@ -160,7 +160,7 @@ impl<N: Net> Future for Call<N> {
         // A caller that cannot be woken polls again soon.
         if !cx.waker().will_wake(Waker::noop()) {
             self.watch();
-            if let Some(call) = self.inner.calls.borrow_mut().get_mut(number) {
+            if let Some(call) = self.inner.calls.borrow_mut().get_mut(&number) {
                 call.waker = Some(cx.waker().clone());
             }
         }

@@ -38,13 +38,21 @@ pub use typed::{Answer, Method};
 
 use crate::channel::{Channel, MESSAGE_MAX};
 use crate::net::{Blocking, Net, RankFailure};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 use weft_core::slab::Slab;
+
+/// Most calls of a rank that have not been answered.
+const CALLS_MAX: usize = 1 << 20;
+
+/// The number of the last call under a handler. Numbers of calls outlive an [`Rpc`], since answers
+/// to calls that were given up may come later: none is taken for that of another call.
+#[derive(Default)]
+struct Numbers(Cell<u32>);
 
 /// Kinds of messages.
 mod kind {
@@ -82,7 +90,8 @@ struct Open {
 pub(crate) struct Inner<N: Net> {
     net: N,
     channel: Channel<N>,
-    calls: RefCell<Slab<Pending>>,
+    calls: RefCell<BTreeMap<u32, Pending>>,
+    numbers: Rc<Numbers>,
     open: RefCell<Slab<Open>>,
     services: RefCell<BTreeMap<u16, Service<N>>>,
 }
@@ -102,14 +111,19 @@ impl<N: Net> Clone for Rpc<N> {
 impl<N: Net> Rpc<N> {
     /// Opens calls and services with this crate's handler for them. Calls that came before have
     /// waited. When it is dropped, calls that it has not answered end with [`Cause::Unanswered`],
-    /// and later ones with [`Cause::NoService`]. Open no other one then while any rank may call: a
-    /// call that comes in several packets, some of them before, would be lost.
+    /// and later ones with [`Cause::NoService`], until it is opened again.
+    ///
+    /// # Panics
+    /// This rank has one already: another handle, a call, or a request that was not answered.
     pub fn open(net: &N) -> Rpc<N> {
         Rpc::with_handler(net, crate::HANDLERS)
     }
 
     /// Does what [`open`](Rpc::open) does, with a packet handler of the program's choice, the same
     /// on all ranks. Each handler has methods of its own.
+    ///
+    /// # Panics
+    /// This rank has one of this handler already.
     pub fn with_handler(net: &N, handler: u16) -> Rpc<N> {
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
             let receiver = Weak::clone(weak);
@@ -120,7 +134,13 @@ impl<N: Net> Rpc<N> {
             };
             Inner {
                 net: net.clone(),
-                channel: Channel::open_with_replies(net, handler, Rc::new(receive), reply_of_none),
+                channel: Channel::open_with_replies(
+                    net,
+                    (handler, &format!("calls under packet handler {handler}")),
+                    Rc::new(receive),
+                    reply_of_none,
+                ),
+                numbers: net.lasting().of::<Numbers>(handler),
                 calls: RefCell::default(),
                 open: RefCell::default(),
                 services: RefCell::default(),
@@ -245,14 +265,29 @@ impl<N: Net> Inner<N> {
     /// Sends a call and notes it as pending.
     fn start(&self, to: usize, method: u16, args: &[&[u8]]) -> Result<u32, Cause> {
         let pending = Pending { to, waker: None, answer: None, watched: false };
-        let number = self.calls.borrow_mut().insert(pending).ok_or(Cause::Busy)?;
+        let number = self.note(pending).ok_or(Cause::Busy)?;
         match self.post_call(to, number, method, args) {
             Ok(()) => Ok(number),
             Err(cause) => {
-                self.calls.borrow_mut().remove(number);
+                self.calls.borrow_mut().remove(&number);
                 Err(cause)
             }
         }
+    }
+
+    /// Notes a call under a new number. `None`: too many are not answered.
+    fn note(&self, pending: Pending) -> Option<u32> {
+        let mut calls = self.calls.borrow_mut();
+        if calls.len() >= CALLS_MAX {
+            return None;
+        }
+        let mut number = self.numbers.0.get().wrapping_add(1);
+        while number == 0 || calls.contains_key(&number) {
+            number = number.wrapping_add(1);
+        }
+        self.numbers.0.set(number);
+        calls.insert(number, pending);
+        Some(number)
     }
 
     fn post_call(&self, to: usize, number: u32, method: u16, args: &[&[u8]]) -> Result<(), Cause> {
@@ -356,7 +391,7 @@ impl<N: Net> Inner<N> {
     fn settle(&self, from: usize, number: u32, answer: Result<Vec<u8>, Cause>) {
         let (waker, watched) = {
             let mut calls = self.calls.borrow_mut();
-            let Some(call) = calls.get_mut(number).filter(|call| call.to == from) else { return };
+            let Some(call) = calls.get_mut(&number).filter(|call| call.to == from) else { return };
             call.answer.get_or_insert(answer);
             (call.waker.take(), std::mem::take(&mut call.watched))
         };
@@ -375,8 +410,8 @@ impl<N: Net> Inner<N> {
     fn rank_failed(&self, failure: &RankFailure) {
         let ended: Vec<u32> = {
             let calls = self.calls.borrow();
-            let to = |number: u32| calls.get(number).map(|call| call.to);
-            calls.keys().filter(|&number| to(number) == Some(failure.rank)).collect()
+            let ended = calls.iter().filter(|(_, call)| call.to == failure.rank);
+            ended.map(|(number, _)| *number).collect()
         };
         for number in ended {
             self.settle(failure.rank, number, Err(Cause::Failed(failure.clone())));

@@ -176,7 +176,11 @@ impl<N: Net> Together<N> {
             };
             Inner {
                 net: net.clone(),
-                channel: Channel::open_again(net, handler, Rc::new(receive)),
+                channel: Channel::open_again(
+                    net,
+                    (handler, &format!("operations of all ranks under packet handler {handler}")),
+                    Rc::new(receive),
+                ),
                 handler,
                 group: RefCell::default(),
                 exchanges: Cell::new(false),

@@ -1,10 +1,13 @@
 //! Operations of all ranks, and jobs, that are opened again under their number.
 
 use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::rc::Rc;
 use std::time::Duration;
 use weft_models::jobs::Jobs;
 use weft_models::net::{Live, Net};
+use weft_models::order::{Options, OrderedGroup};
+use weft_models::regions::Regions;
 use weft_models::together::Together;
 use weft_sim::{Sim, SimConfig};
 
@@ -42,4 +45,41 @@ fn open__again_after_all_ranks_have_dropped_theirs() {
         });
         sim.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
+}
+
+/// Does something that panics; returns the text.
+fn panic_of<T>(act: impl FnOnce() -> T) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(act)).err().expect("a panic");
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or(panic.downcast_ref::<&str>().map(|s| s.to_string()))
+        .expect("a text")
+}
+
+/// Things whose late messages would reach others are refused, and things beside those of their
+/// number.
+#[test]
+fn open__of_what_is_open_or_may_be_opened_once_is_refused_and_named() {
+    let sim = Sim::new("twice", SimConfig::new(2, 1));
+    let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    sim.spawn_all(move |env| async move {
+        let net: Live = env.net().expect("no agent is chosen");
+        let together = Together::open(&net, 2);
+        assert!(panic_of(|| Together::open(&net, 2)).contains("operations of all ranks"));
+        let jobs = Jobs::<_, u64>::open(&net, 3, 4);
+        assert!(panic_of(|| Jobs::<_, u64>::open(&net, 3, 4)).contains("jobs of queue 3"));
+        let opens = || OrderedGroup::open(&net, 5, &[0, 1], Options::default());
+        let joins = || OrderedGroup::join(&net, 5, &[0, 1], Options::default(), drop);
+        let group = opens();
+        assert!(panic_of(joins).contains("messages of ordered group 5"));
+        drop(group);
+        assert!(panic_of(opens).contains("ordered group 5"));
+        drop(Regions::open(&net));
+        assert!(panic_of(|| Regions::open(&net)).contains("regions once"));
+        together.barrier().await.expect("no rank fails");
+        drop(jobs);
+        env.endpoint.closed(Duration::from_millis(1)).await;
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
 }

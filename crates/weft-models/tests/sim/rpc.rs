@@ -59,6 +59,84 @@ fn call__of_a_rank_that_drops_its_services_and_lives_on_ends_with_an_error_also_
 }
 
 #[test]
+#[should_panic(expected = "calls under packet handler 256 are open on this rank")]
+fn open__a_second_one_beside_the_first_is_refused() {
+    Cluster::of_seed(1, 2..3, None).run("rpc twice", |_, net| async move {
+        let first = Rpc::open(&net);
+        drop(Rpc::with_handler(&net, 300));
+        let _second = Rpc::open(&net);
+        Some(first)
+    });
+}
+
+/// A rank gives a call up, opens its calls again, and makes another call: the answer to the first
+/// one may still come.
+#[test]
+fn call__takes_no_answer_to_a_call_before_its_calls_were_opened_again() {
+    const METHODS: [(u16, &[u8]); 2] = [(20, b"old"), (21, b"new")];
+    for seed in seeds(0..30) {
+        Cluster::of_seed(seed, 2..3, None).run("rpc again", move |env, net| async move {
+            if net.rank() == 1 {
+                let rpc = Rpc::open(&net);
+                for (method, text) in METHODS {
+                    rpc.serve(method, move |request, _| _ = request.answer(text));
+                }
+                return Some(rpc);
+            }
+            for _ in 0..10 {
+                let rpc = Rpc::open(&net);
+                let mut call = rpc.call(1, 20, b"");
+                env.sleep(env.rng().below(50_000)).await;
+                let _ = call.take();
+                drop((call, rpc));
+                let rpc = Rpc::open(&net);
+                assert_eq!(rpc.call(1, 21, b"").await.unwrap(), b"new", "seed {seed}");
+            }
+            None
+        });
+    }
+}
+
+/// Calls of several packets come while their services are dropped and opened again.
+#[test]
+fn call__ends_whole_or_with_an_error_where_services_are_opened_again() {
+    let (mut served, mut total) = (0, 0);
+    for seed in seeds(0..10) {
+        let count = Rc::new(Cell::new(0));
+        let done = Rc::clone(&count);
+        Cluster::of_seed(seed, 2..3, None).run("rpc services again", move |env, net| {
+            let done = Rc::clone(&done);
+            async move {
+                if net.rank() == 1 {
+                    for _ in 0..30 {
+                        let rpc = Rpc::open(&net);
+                        rpc.serve(20, |request, args| _ = request.answer(args));
+                        env.sleep(env.rng().below(3_000_000)).await;
+                        drop(rpc);
+                        env.sleep(env.rng().below(300_000)).await;
+                    }
+                    return None;
+                }
+                let rpc = Rpc::open(&net);
+                for n in 0..30 {
+                    let args = pattern(n, 1 + env.rng().below(100_000) as usize);
+                    match rpc.call(1, 20, &args).await {
+                        Ok(answer) => {
+                            assert!(answer == args, "seed {seed}");
+                            done.set(done.get() + 1);
+                        }
+                        Err(error) => assert_eq!(error.cause, Cause::NoService, "seed {seed}"),
+                    }
+                }
+                Some(rpc)
+            }
+        });
+        (served, total) = (served + count.get(), total + 30);
+    }
+    enough(served > 30 && served < total, || format!("{served} of {total} calls"));
+}
+
+#[test]
 fn cast__all_arrive_once_also_when_there_is_no_room() {
     const COUNT: u64 = 2_000;
     for seed in seeds(0..3) {

@@ -10,7 +10,9 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::Arc;
 use std::time::Duration;
 use weft_cluster::client::Event;
 use weft_cluster::{KeyFile, Name, Names, Spec};
@@ -194,9 +196,20 @@ fn flood(agent: &str) -> Vec<TcpStream> {
     let mut kept = Vec::new();
     for (end, kind) in SOCKETS.into_iter().cycle().take(900) {
         let (one, other) = lingering();
-        let Ok((socket, _)) = connect_to(&format!("{agent}{end}"), kind) else { break };
+        // Another thread closes this copy: before the agent closes its own, or as the last one.
+        let (copy, is_sent) = (one.try_clone().unwrap(), Arc::new(AtomicBool::new(false)));
+        let may_close = Arc::clone(&is_sent);
+        std::thread::spawn(move || {
+            while !may_close.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            drop(copy);
+        });
+        let name = format!("{agent}{end}");
+        let Ok((socket, _)) = connect_to(&name, kind) else { break };
         let _ = passing::send(&socket, b"s", Some(one.as_fd()));
-        std::thread::spawn(move || drop(one));
+        drop(one);
+        is_sent.store(true, Ordering::Release);
         kept.push(other);
         // Until the agent has ended it.
         let mut part = [0; 4096];

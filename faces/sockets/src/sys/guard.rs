@@ -163,6 +163,35 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
+/// 1 once handlers may hold them back that this library does not call: then nothing is noted.
+static IS_UNKNOWN: AtomicU32 = AtomicU32::new(0);
+
+/// True if the signals of faults are among these.
+pub fn has_faults(mask: u64) -> bool {
+    SETS.iter().any(|one| mask >> (one.signal - 1) & 1 != 0)
+}
+
+/// A thread may hold them back from now on.
+pub fn may_be_held() {
+    HOLDS.store(1, Ordering::Relaxed);
+}
+
+/// A handler that this library does not call may hold them back from now on.
+pub fn are_unknown() {
+    IS_UNKNOWN.store(1, Ordering::Relaxed);
+    may_be_held();
+}
+
+/// This thread is in a handler of the program that may hold them back.
+pub fn begins_handler() {
+    HELD.with(|held| held.set(0));
+}
+
+/// The handler returns.
+pub fn ends_handler() {
+    HELD.with(|held| held.set(0));
+}
+
 /// A thread changes the signals that it holds back by this set, if it is there.
 ///
 /// # Safety
@@ -173,10 +202,30 @@ pub unsafe fn masks(set: *const u64) {
         // SAFETY: the caller's.
         let set = unsafe { set.read_unaligned() };
         HELD.with(|held| held.set(0));
-        if SETS.iter().any(|one| set >> (one.signal - 1) & 1 != 0) {
-            HOLDS.store(1, Ordering::Relaxed);
+        if has_faults(set) {
+            may_be_held();
         }
     }
+}
+
+/// Makes a call that waits while this thread holds other signals back, if a set of them is there:
+/// so do the handlers that run meanwhile.
+///
+/// # Safety
+/// Null, or an address of a caller.
+#[inline]
+pub unsafe fn waits_with<T>(mask: *const sigset_t, call: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's set, if it is there.
+    let holds = unsafe { get(mask.cast::<u64>()) }.is_some_and(|mask| has_faults(*mask));
+    if holds {
+        may_be_held();
+        begins_handler();
+    }
+    let result = call();
+    if holds {
+        ends_handler();
+    }
+    result
 }
 
 /// Notes the signals that the program before this one has held back.
@@ -187,7 +236,7 @@ pub fn look() {
 /// True if this thread holds signals of faults back.
 fn is_held() -> bool {
     // A child in the memory of its parent has its parent's note.
-    if vfork::is_child() {
+    if vfork::is_child() || IS_UNKNOWN.load(Ordering::Relaxed) != 0 {
         return asks_if_held();
     }
     HELD.with(|held| {
@@ -450,7 +499,11 @@ extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void
             type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
             // SAFETY: the program's handler, called as the kernel calls one of either form.
             let handler = unsafe { std::mem::transmute::<usize, Handler>(handler) };
+            // The kernel holds this signal back meanwhile.
+            may_be_held();
+            begins_handler();
             handler(signal, info, context);
+            ends_handler();
         }
     }
 }

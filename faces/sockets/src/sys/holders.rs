@@ -25,6 +25,8 @@ static OWN: AtomicU32 = AtomicU32::new(OTHERS);
 static CHILD: AtomicU32 = AtomicU32::new(OTHERS);
 /// Held while a child is being made, and while the connections of this process change.
 static FORK: Lock = Lock::new();
+/// The thread that makes the child; 0: none. It may wait for what the child does (CLONE_VFORK).
+static MAKER: AtomicU32 = AtomicU32::new(0);
 /// The calls of this process by which other programs begin.
 static LEAVING: Leaving = Leaving::new();
 /// 1 if the numbers of processes are those of another namespace than the parent's.
@@ -212,7 +214,15 @@ fn bit(region: &Region) -> Option<u32> {
 
 /// No child is made while the result lives. `None`: in a signal handler of a thread that makes one.
 pub fn no_fork() -> Option<Held<'static>> {
-    FORK.take()
+    // A child that lives has its own memory, so its parent's may change.
+    FORK.take_from(|owner| owner == MAKER.load(Ordering::Acquire) && child_lives())
+}
+
+/// True if the child that is being made has said its number.
+fn child_lives() -> bool {
+    let child = CHILD.load(Ordering::Relaxed);
+    let number = |region: &Region| region.processes[child as usize].load(Ordering::Acquire);
+    child != OTHERS && slot::region().map(number).is_some_and(|n| n != 0 && n != UNBORN)
 }
 
 /// While it lives, no connection is joined.
@@ -239,20 +249,25 @@ pub fn may_join() -> bool {
 
 /// A child is about to be made: `inherit` gives it what this process has.
 pub fn child_comes(region: &Region) {
-    if let Some(held) = FORK.take() {
+    if let Some(held) = no_fork() {
         std::mem::forget(held);
     }
     let found = bit(region).or_else(|| {
         reap_all(region);
         bit(region)
     });
-    CHILD.store(found.unwrap_or(OTHERS), Ordering::Relaxed);
+    let child = found.unwrap_or(OTHERS);
+    CHILD.store(child, Ordering::Relaxed);
+    LAST.with(|last| last.set(child));
+    MAKER.store(lock::thread(), Ordering::Release);
 }
 
 /// The child is made, or it failed; this is its parent.
 pub fn child_came() {
-    LAST.with(|last| last.set(CHILD.load(Ordering::Relaxed)));
-    FORK.free();
+    let own = lock::thread();
+    // Another thread may make the next child already.
+    let _ = MAKER.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+    FORK.free_if_own();
 }
 
 /// The child of this thread's last attempt was not made.
@@ -266,6 +281,7 @@ pub fn child_failed() {
 /// This is the child.
 pub fn is_child() {
     lock::thread_is_new();
+    MAKER.store(0, Ordering::Relaxed);
     FORK.free();
     LEAVING.is_new();
     let own = CHILD.load(Ordering::Relaxed);

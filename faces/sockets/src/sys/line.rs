@@ -373,8 +373,8 @@ fn take_all() {
 }
 
 /// The connection is closed by the program. A FIN is sent at once if the agent may have a
-/// descriptor of the socket.
-pub fn closes(at: usize, slot: &Slot, fd: c_int) {
+/// descriptor of the socket, and no process but this one: for another the connection goes on.
+pub fn closes(at: usize, slot: &Slot, fd: c_int, alone: bool) {
     if slot.ask.state.load(Ordering::Relaxed) != ASKED {
         return;
     }
@@ -382,7 +382,7 @@ pub fn closes(at: usize, slot: &Slot, fd: c_int) {
     if slot.ask.process.load(Ordering::Relaxed) != process() {
         return;
     }
-    if slot.ask.times.load(Ordering::Relaxed) & SHOWN != 0 {
+    if alone && slot.ask.times.load(Ordering::Relaxed) & SHOWN != 0 {
         // SAFETY: no memory is passed.
         unsafe { real::shutdown(fd, libc::SHUT_WR) };
     }

@@ -62,17 +62,28 @@ impl Lock {
     /// Takes the lock. `None`: this thread holds it, in a frame that a signal interrupted.
     #[inline]
     pub fn take(&self) -> Option<Held<'_>> {
+        self.take_from(|_| false)
+    }
+
+    /// As `take`, also from a thread that needs it no more, though it cannot free it.
+    #[inline]
+    pub fn take_from(&self, needs_no_more: impl Fn(u32) -> bool) -> Option<Held<'_>> {
         let own = thread();
         match self.0.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Some(Held(self)),
             Err(owner) if owner == own => None,
-            Err(_) => Some(self.wait(own)),
+            Err(_) => Some(self.wait(own, needs_no_more)),
         }
     }
 
     /// Frees a lock that was taken for good, in a child too, where its thread is another one.
     pub fn free(&self) {
         self.0.store(0, Ordering::Release);
+    }
+
+    /// Frees a lock that this thread has taken for good, unless another one has taken it over.
+    pub fn free_if_own(&self) {
+        let _ = self.0.compare_exchange(thread(), 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// True if the thread of this number has it.
@@ -87,7 +98,7 @@ impl Lock {
     }
 
     #[cold]
-    fn wait(&self, own: u32) -> Held<'_> {
+    fn wait(&self, own: u32, needs_no_more: impl Fn(u32) -> bool) -> Held<'_> {
         let mut turns = 0;
         loop {
             for _ in 0..LOOKS {
@@ -102,14 +113,12 @@ impl Lock {
             // SAFETY: no memory is passed.
             unsafe { libc::sched_yield() };
             turns += 1;
-            if turns % TURNS == 0 {
-                let owner = self.0.load(Ordering::Relaxed);
-                if owner != 0 && is_dead(owner) {
-                    let take =
-                        self.0.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed);
-                    if take.is_ok() {
-                        return Held(self);
-                    }
+            let owner = self.0.load(Ordering::Relaxed);
+            if owner != 0 && (needs_no_more(owner) || turns % TURNS == 0 && is_dead(owner)) {
+                let take =
+                    self.0.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed);
+                if take.is_ok() {
+                    return Held(self);
                 }
             }
         }

@@ -12,6 +12,7 @@ mod kept;
 mod line;
 mod lock;
 mod look;
+mod masked;
 mod owner;
 mod parts;
 mod program;

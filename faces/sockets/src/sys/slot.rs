@@ -50,7 +50,8 @@ pub const DEEP: u32 = 128;
 pub const HELD: u32 = 256;
 /// The agent has asked for the socket, and does not have it yet.
 pub const WANTED: u32 = 512;
-/// The program knows that the peer has ended without reading all.
+/// The program knows that the peer has ended without reading all; or it has ended its receiving
+/// direction, so that nothing is known of the peer's end.
 pub const TOLD: u32 = 1024;
 /// The program has ended its sending direction. The peer knows that only from TCP if the memory
 /// came later, and would take it for the end of the process.

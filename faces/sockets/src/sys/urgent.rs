@@ -7,8 +7,9 @@
 //! is pending. The bell's stands for it then, where the program has sent it itself, or has urgent
 //! data to be read.
 
-use super::{giving, real, signals, table, tcp, vfork};
+use super::{giving, guard, real, signals, table, tcp, vfork};
 use libc::{c_int, c_long, c_void, pid_t, sigaction as Action, sighandler_t, siginfo_t};
+use std::cell::Cell;
 use std::mem::zeroed;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -21,6 +22,39 @@ static MASK: AtomicU64 = AtomicU64::new(0);
 
 /// 1 from the time when the program sends itself the signal until its handler is called.
 static IS_OWED: AtomicU32 = AtomicU32::new(0);
+
+/// The signals of the bell that the program was not told of.
+static RUNG: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// True once such a signal has interrupted this thread.
+    static HAS_RUNG: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns a number that another one follows when the bell has interrupted a thread.
+#[inline]
+pub fn rung() -> u32 {
+    RUNG.load(Ordering::Relaxed)
+}
+
+/// True if the bell alone has interrupted this thread since `rung` returned this number.
+#[cold]
+pub fn has_rung(before: u32) -> bool {
+    rung() != before && HAS_RUNG.replace(false)
+}
+
+/// Makes a call of the kernel, and again if the bell has interrupted it: the program has no part in
+/// that.
+#[inline]
+pub fn steady(call: impl Fn() -> isize) -> isize {
+    loop {
+        let before = rung();
+        let n = call();
+        if n >= 0 || real::errno() != libc::EINTR || !has_rung(before) {
+            return n;
+        }
+    }
+}
 
 /// Flags of the program that are the kernel's with this library's function too.
 const KEPT: c_int = libc::SA_RESTART | libc::SA_NODEFER | libc::SA_ONSTACK;
@@ -60,6 +94,9 @@ fn keep(action: &Action) {
     // SAFETY: the first word of a set of signals has all that the kernel knows.
     let mask = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
     MASK.store(mask, Ordering::Relaxed);
+    if guard::has_faults(mask) {
+        guard::may_be_held();
+    }
 }
 
 /// Returns the program's action.
@@ -98,6 +135,10 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
     let is_owed = IS_OWED.swap(0, Ordering::AcqRel) != 0;
     let is_programs = !is_bell || is_owed || has_urgent();
     real::set_errno(was);
+    if !is_programs {
+        RUNG.fetch_add(1, Ordering::Relaxed);
+        HAS_RUNG.set(true);
+    }
     if is_programs {
         // SAFETY: the kernel's arguments.
         unsafe { pass_on(signal, info, context) };
@@ -155,6 +196,7 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         FUNCTION.store(libc::SIG_DFL, Ordering::Relaxed);
     }
+    guard::begins_handler();
     // SAFETY: the program has said that this is such a function.
     unsafe {
         if action.sa_flags & libc::SA_SIGINFO == 0 {
@@ -166,6 +208,7 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
             call(signal, info, context);
         }
     }
+    guard::ends_handler();
 }
 
 /// sigaction(2). `None`: the kernel carries it out.

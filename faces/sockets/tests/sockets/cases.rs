@@ -76,6 +76,7 @@ attempts! {
     syscall__waits_sleep_and_are_woken: "numbers-sleep";
     fault__addresses_of_nothing_are_refused: "addresses";
     fault__addresses_of_nothing_are_refused_where_all_signals_are_held_back: "addresses-held";
+    call__bad_addresses_get_efault_in_handlers_that_hold_faults_back: "addresses-in-handlers";
     wait__a_connection_that_is_added_where_there_are_no_descriptors: "poor";
     fault__handlers_of_the_program_see_its_own: "handlers";
     recvmmsg__a_time_that_is_none_is_refused: "times";

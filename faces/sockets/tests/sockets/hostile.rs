@@ -5,7 +5,8 @@ use crate::sys;
 use crate::torture::Random;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weft_streams::message::{example_messages, Message, Other, Place, MESSAGE_MAX};
@@ -40,6 +41,48 @@ pub fn flow() {
             Err(e) if e.kind() != std::io::ErrorKind::WouldBlock => break,
             _ => {}
         }
+    }
+    say("done");
+}
+
+/// Sends bytes and gets them back.
+fn exchange(stream: &mut TcpStream, len: usize) {
+    let (sent, mut got) = (vec![7; len], vec![0; len]);
+    stream.write_all(&sent).unwrap();
+    stream.read_exact(&mut got).unwrap();
+    assert!(got == sent);
+}
+
+/// Has a connection until the agent has a copy of it, then another descriptor or process has it.
+pub fn leaves() {
+    let words = argument();
+    let (port, way) = words.split_once(' ').unwrap();
+    let mut stream = dial(port);
+    let mut answer = [0];
+    while answer != *b"x" {
+        exchange(&mut stream, 10);
+        say("asks");
+        std::io::stdin().read_exact(&mut answer).unwrap();
+    }
+    match way {
+        "pass" => {
+            let (one, other) = UnixStream::pair().unwrap();
+            sys::pass(&one, stream.as_raw_fd());
+            drop(stream);
+            exchange(&mut sys::take(&other), 1000);
+        }
+        "fork" => {
+            let (mut reads, mut writes) = std::io::pipe().unwrap();
+            let child = sys::fork(|| {
+                reads.read_exact(&mut [0]).unwrap();
+                exchange(&mut stream, 1000);
+                0
+            });
+            drop(stream);
+            writes.write_all(b"x").unwrap();
+            assert_eq!(sys::wait(child), 0);
+        }
+        other => panic!("{other}"),
     }
     say("done");
 }
@@ -133,6 +176,48 @@ fn peer__any_words_in_shared_memory_end_its_own_connection_at_most() {
         drop(stream);
         assert_eq!(client.says(), "done");
         client.ends_well();
+    }
+}
+
+/// Asks a program for its socket, and keeps that. True once it has it.
+fn keeps(programs: &mut Vec<OwnedFd>, kept: &mut Vec<OwnedFd>) -> bool {
+    let mut buf = [0; MESSAGE_MAX];
+    for program in programs {
+        while let Ok((len @ 1.., passed)) = heard(program, &mut buf) {
+            match (Message::decode(&buf[..len]), passed) {
+                (Ok(Message::Ask { token, .. }), _) => {
+                    passing::send(&*program, &Message::Call(token).encode(), None).unwrap();
+                }
+                (_, passed) => kept.extend(passed),
+            }
+        }
+    }
+    kept.iter().any(|fd| passing::facts(fd).is_some())
+}
+
+/// A close of the program that asks is no end of a connection that others have.
+#[test]
+fn close__of_a_connection_that_the_agent_and_others_have() {
+    for way in ["pass", "fork"] {
+        let name = format!("@weft-sockets-test-{:016x}", weft_link::random_u64());
+        let agent = passing::listen(&socket_name(&name)).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let words = format!("{} {way}", listener.local_addr().unwrap().port());
+        let mut leaves = start("leaves", &words, Some(&name), &[]);
+        let echo = std::thread::spawn(move || crate::roles::echo(listener.accept().unwrap().0));
+        let (mut programs, mut kept) = (Vec::new(), Vec::new());
+        while {
+            assert_eq!(leaves.says(), "asks");
+            programs.extend(passing::accept(&agent));
+            !keeps(&mut programs, &mut kept)
+        } {
+            leaves.goes_on(b'a');
+        }
+        leaves.goes_on(b'x');
+        assert_eq!(leaves.says(), "done", "{way}");
+        leaves.ends_well();
+        drop(kept);
+        echo.join().unwrap();
     }
 }
 

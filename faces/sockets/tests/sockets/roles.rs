@@ -46,6 +46,9 @@ pub fn run(name: &str) {
         "serve-and-hold" => crate::execs::serve_and_block("serve-held"),
         "serve-held" => crate::execs::serve_held(),
         "mark-by-tcp" => crate::marks::mark_by_tcp(),
+        "deaf-by-tcp" => crate::marks::by_tcp("deaf"),
+        "reset-read-by-tcp" => crate::marks::by_tcp("reset-read"),
+        "reset-option-by-tcp" => crate::marks::by_tcp("reset-option"),
         "died-by-tcp" => heirs::died_by_tcp(),
         "waiters" => field::waiters(),
         "serve-in-turn" => field::serves_in_turn(),
@@ -62,6 +65,7 @@ pub fn run(name: &str) {
         "early" => field::early(),
         "switch" => field::switch(),
         "flow" => crate::hostile::flow(),
+        "leaves" => crate::hostile::leaves(),
         "odd" => field::odd(),
         "poor" => field::poor(),
         "torture-accept" => torture::run(accept()),
@@ -183,8 +187,8 @@ pub fn exchange(stream: &mut TcpStream, at: u64, len: usize) -> u64 {
 /// `s` sends so many bytes of the stream, each write as a call of its own and after a pause if the
 /// receiver may sleep; `r` reads so many and says if they were right; `f` ends its sending
 /// direction; `l` does what `s` does, after a while; `d` does both at once by edges
-/// (`field::both_ways`); `u` sends so many, an urgent byte and so many more; `k` ends the process;
-/// `c` closes.
+/// (`field::both_ways`); `u` sends so many, an urgent byte and so many more; `w` does what `r`
+/// does, and `o` what `s` does, by one call; `k` ends the process; `c` closes.
 pub fn serve(mut stream: TcpStream) {
     // Longer than a look, so that the other end sleeps.
     const LATE_MS: i32 = 5;
@@ -228,6 +232,19 @@ pub fn serve(mut stream: TcpStream) {
                 sent += 2 * n;
             }
             b'd' => field::both_ways(&mut stream, [&mut sent, &mut read], n),
+            b'w' => {
+                let mut buf = vec![0; n as usize];
+                let got = sys::recv(&stream, &mut buf, libc::MSG_WAITALL).unwrap();
+                assert_eq!(got as u64, n, "one receive of all");
+                assert!((read..).zip(&buf).all(|(at, b)| *b == byte(at)), "wrong bytes");
+                read += n;
+                stream.write_all(b"y").unwrap();
+            }
+            b'o' => {
+                let went = sys::send(&stream, &bytes(sent, n as usize), 0).unwrap();
+                assert_eq!(went as u64, n, "one send of all");
+                sent += n;
+            }
             b'k' => std::process::abort(),
             b'c' => return,
             other => panic!("command {other}"),

@@ -1,12 +1,14 @@
 //! Functions that move bytes.
 
-use super::{life, programs, quick, waits};
+use super::programs::{hands_over, passed};
+use super::whole::{receive_rest, send_rest, sends_all};
+use super::{life, quick, waits};
 use crate::sys::parts::Parts;
 use crate::sys::slot::{INQ, NEVER};
 use crate::sys::table::{self, Connection};
 use crate::sys::why::{self, Why};
 use crate::sys::{
-    clock, giving, guard, holders, line, look, owner, real, settings, stream, tipc, wait,
+    clock, giving, guard, holders, line, look, owner, real, settings, stream, tipc, urgent, wait,
 };
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off64_t, off_t, size_t, sockaddr, socklen_t,
@@ -24,13 +26,13 @@ fn by_tcp(
     one: &Connection,
     tcp: &Count,
     moves: bool,
-    call: impl FnOnce() -> ssize_t,
+    call: impl Fn() -> ssize_t,
 ) -> Option<ssize_t> {
     if let Some(under_way) = tcp.own_call(owner::thread()) {
         return Some(quick::count(one.fd, one.slot, under_way, moves, call));
     }
     if one.slot.is_final() {
-        return Some(call());
+        return Some(urgent::steady(call));
     }
     if one.slot.is_shared() {
         return None;
@@ -60,7 +62,11 @@ pub(super) fn receive(
         true => look::before(&one, &call),
         false => call(),
     };
+    let rung = urgent::rung();
     match by_tcp(&one, tcp, takes(flags), looks) {
+        Some(n) if flags & libc::MSG_WAITALL != 0 && urgent::rung() != rung => {
+            receive_rest(one, parts, flags, rung, n)
+        }
         Some(n) => n,
         None => receive_shared(one, parts, flags, call),
     }
@@ -69,7 +75,7 @@ pub(super) fn receive(
 /// True if a receive of a connection by TCP is left to the kernel.
 #[inline]
 fn is_usual(len: size_t, flags: c_int) -> bool {
-    len > 0 && flags & KERNEL == 0
+    len > 0 && flags & (KERNEL | libc::MSG_WAITALL) == 0
 }
 
 /// True if a receive may wait.
@@ -80,7 +86,7 @@ fn waits(flags: c_int) -> bool {
 
 /// True if a receive takes the bytes that it returns.
 #[inline]
-fn takes(flags: c_int) -> bool {
+pub(super) fn takes(flags: c_int) -> bool {
     flags & libc::MSG_PEEK == 0
 }
 
@@ -478,15 +484,17 @@ pub unsafe extern "C-unwind" fn recvmmsg(
 pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
     let call = move || unsafe { real::write(fd, buf, len) };
-    let done = quick::on(fd, quick::out, true, false, true, call);
-    done.unwrap_or_else(|| {
-        quick::rest(move || {
-            match table::connection(fd) {
-                Some(one) => send_parts(one, &part(buf, len), 0, call),
-                // SAFETY: the caller's arguments.
-                None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), 0) },
-                None => call(),
-            }
+    sends_all(fd, &part(buf, len), 0, || {
+        let done = quick::on(fd, quick::out, true, false, true, call);
+        done.unwrap_or_else(|| {
+            quick::rest(move || {
+                match table::connection(fd) {
+                    Some(one) => send_parts(one, &part(buf, len), 0, call),
+                    // SAFETY: the caller's arguments.
+                    None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), 0) },
+                    None => call(),
+                }
+            })
         })
     })
 }
@@ -499,19 +507,24 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buf: *const c_void, len: size_t
 pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, n: c_int) -> ssize_t {
     // SAFETY: the caller's arguments.
     let call = move || unsafe { real::writev(fd, parts, n) };
+    // SAFETY: the caller's parts.
+    let list = move || unsafe { parts_of(parts, n.max(0) as usize) };
+    let rung = urgent::rung();
     let done = quick::on(fd, quick::out, true, false, true, call);
-    done.unwrap_or_else(|| {
+    let sent = done.unwrap_or_else(|| {
         quick::rest(move || {
-            // SAFETY: the caller's parts.
-            let list = unsafe { parts_of(parts, n.max(0) as usize) };
-            match (table::connection(fd), list) {
+            match (table::connection(fd), list()) {
                 (Some(one), Some(list)) => send_parts(one, list, 0, call),
                 // SAFETY: the caller's arguments.
                 (None, Some(list)) if tipc::is(fd) => unsafe { to_tipc(fd, list, 0) },
                 _ => call(),
             }
         })
-    })
+    });
+    match urgent::rung() == rung {
+        true => sent,
+        false => list().map_or(sent, |list| send_rest(fd, list, 0, rung, sent)),
+    }
 }
 
 /// send(2).
@@ -527,15 +540,17 @@ pub unsafe extern "C-unwind" fn send(
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
     let call = move || unsafe { real::send(fd, buf, len, flags) };
-    let done = quick::on(fd, quick::out, flags & libc::MSG_OOB == 0, false, true, call);
-    done.unwrap_or_else(|| {
-        quick::rest(move || {
-            match table::connection(fd) {
-                Some(one) => send_parts(one, &part(buf, len), flags, call),
-                // SAFETY: the caller's arguments.
-                None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), flags) },
-                None => call(),
-            }
+    sends_all(fd, &part(buf, len), flags, || {
+        let done = quick::on(fd, quick::out, flags & libc::MSG_OOB == 0, false, true, call);
+        done.unwrap_or_else(|| {
+            quick::rest(move || {
+                match table::connection(fd) {
+                    Some(one) => send_parts(one, &part(buf, len), flags, call),
+                    // SAFETY: the caller's arguments.
+                    None if tipc::is(fd) => unsafe { to_tipc(fd, &part(buf, len), flags) },
+                    None => call(),
+                }
+            })
         })
     })
 }
@@ -555,67 +570,21 @@ pub unsafe extern "C-unwind" fn sendto(
 ) -> ssize_t {
     // SAFETY: the caller's arguments.
     let call = move || unsafe { real::sendto(fd, buf, len, flags, to, to_len) };
-    let done = quick::on(fd, quick::out, flags & libc::MSG_OOB == 0, false, true, call);
-    done.unwrap_or_else(|| {
-        quick::rest(move || {
-            match table::connection(fd) {
-                Some(one) => send_parts(one, &part(buf, len), flags, call),
-                // SAFETY: the caller's arguments.
-                None if tipc::is(fd) => unsafe {
-                    tipc::send(fd, &part(buf, len), flags, to, to_len)
-                },
-                None => call(),
-            }
+    sends_all(fd, &part(buf, len), flags, || {
+        let done = quick::on(fd, quick::out, flags & libc::MSG_OOB == 0, false, true, call);
+        done.unwrap_or_else(|| {
+            quick::rest(move || {
+                match table::connection(fd) {
+                    Some(one) => send_parts(one, &part(buf, len), flags, call),
+                    // SAFETY: the caller's arguments.
+                    None if tipc::is(fd) => unsafe {
+                        tipc::send(fd, &part(buf, len), flags, to, to_len)
+                    },
+                    None => call(),
+                }
+            })
         })
     })
-}
-
-/// Calls `each` with the descriptors that a message carries from one process to another.
-///
-/// # Safety
-/// The caller's message is valid.
-unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
-    let (control, len) = (message.msg_control.cast::<u8>(), message.msg_controllen);
-    // SAFETY: the caller's control messages.
-    unsafe {
-        if control.is_null() || !guard::is_readable(control, len) {
-            return;
-        }
-        let mut head = libc::CMSG_FIRSTHDR(message);
-        while !head.is_null() {
-            let (bytes, at) = ((*head).cmsg_len as usize, head as usize - control as usize);
-            // The kernel refuses the message where a length is none.
-            let Some(bytes) = bytes.checked_sub(libc::CMSG_LEN(0) as usize) else { return };
-            if bytes > len - at - libc::CMSG_LEN(0) as usize {
-                return;
-            }
-            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
-                let data = libc::CMSG_DATA(head).cast::<c_int>();
-                (0..bytes / size_of::<c_int>()).for_each(|i| each(data.add(i).read_unaligned()));
-            }
-            head = libc::CMSG_NXTHDR(message, head);
-        }
-    }
-}
-
-/// Ends the rings of connections whose descriptors a message carries to another process. False: a
-/// reader there would miss bytes.
-///
-/// # Safety
-/// The caller's message is valid.
-unsafe fn hands_over(message: &msghdr) -> bool {
-    let is_over = std::cell::Cell::new(true);
-    // SAFETY: the caller's message.
-    unsafe {
-        passed(message, |fd| {
-            let done = table::connection(fd).map_or(Ok(()), |one| hand_over(&one));
-            if let Err(why) = done {
-                programs::complain("a descriptor was not passed on", fd, &why);
-                is_over.set(false);
-            }
-        });
-    }
-    is_over.get()
 }
 
 /// A connection is by TCP from now on.
@@ -676,7 +645,7 @@ pub unsafe extern "C-unwind" fn sendmsg(
     }
     // SAFETY: the caller's parts.
     match unsafe { parts_of(of.msg_iov, of.msg_iovlen) } {
-        Some(parts) => send_parts(one, parts, flags, call),
+        Some(parts) => sends_all(fd, parts, flags, || send_parts(one, parts, flags, call)),
         None => call(),
     }
 }

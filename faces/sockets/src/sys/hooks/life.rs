@@ -2,10 +2,10 @@
 
 use super::data::{hand_over, stay_tcp, stay_tcp_as};
 use super::programs::{self, Refused};
-use crate::sys::slot::{BULK, CORKED, DEEP, INQ, NAGLE, NONBLOCKING, SHOWN, SHUT};
+use crate::sys::slot::{BULK, CORKED, DEEP, INQ, NAGLE, NONBLOCKING, SHOWN, SHUT, TOLD};
 use crate::sys::table::{self, Connection, Ended};
 use crate::sys::why::{self, Why};
-use crate::sys::{giving, guard, line, real, set, settings, stream, tcp, tipc, vfork};
+use crate::sys::{giving, guard, line, real, set, settings, stream, tcp, tipc, vfork, wait};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, sockaddr, socklen_t, FILE};
 use std::sync::atomic::{fence, Ordering};
 
@@ -118,9 +118,9 @@ pub unsafe extern "C-unwind" fn accept4(
 /// The last descriptor of a connection in this process is about to be closed.
 fn ends(one: &Connection) {
     let slot = one.slot;
-    line::closes(one.at, slot, one.fd);
-    giving::has_sent(one);
     let alone = slot.holders.is_own();
+    line::closes(one.at, slot, one.fd, alone);
+    giving::has_sent(one);
     if alone {
         set::closed(one);
     } else if slot.holders.is_own_or_strangers() {
@@ -478,6 +478,8 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
         }
         if how != libc::SHUT_WR {
             user.end_receiving();
+            // From now on TCP tells of an end that is none of the peer's.
+            one.slot.set(TOLD);
         }
     }
     // SAFETY: the caller's arguments.
@@ -590,7 +592,30 @@ pub unsafe extern "C-unwind" fn getsockopt(
             unsafe { *value.cast::<c_int>() = 0 };
         }
     }
+    if level == libc::SOL_SOCKET && name == libc::SO_ERROR && result == 0 {
+        let one = table::connection(fd).filter(|one| one.slot.is_shared());
+        // SAFETY: the caller's room, which the kernel has written to.
+        if let Some(one) = one.filter(|_| unsafe { *len } >= 4) {
+            // SAFETY: as above.
+            unsafe { tells_error(&one, &mut *value.cast::<c_int>()) };
+        }
+    }
     result
+}
+
+/// The program takes the error of a connection, which it learns once: the kernel's, or that of a
+/// peer that was killed before it had read all.
+#[cold]
+fn tells_error(one: &Connection, error: &mut c_int) {
+    if *error == 0 && wait::is_broken(one.fd) {
+        *error = libc::ECONNRESET;
+        stream::enter(*one).iter().for_each(stream::Use::end_sending);
+        // SAFETY: no memory is passed.
+        unsafe { real::shutdown(one.fd, libc::SHUT_WR) };
+    }
+    if *error == libc::ECONNRESET {
+        one.slot.set(TOLD);
+    }
 }
 
 /// fdopen(3): the C library reads and writes its streams past this library.

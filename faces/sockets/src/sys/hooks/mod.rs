@@ -13,3 +13,4 @@ mod symbols;
 mod tipc;
 mod variadic;
 mod waits;
+mod whole;

@@ -276,13 +276,15 @@ unsafe fn waiting(number: c_long, args: Args) -> c_long {
         match number {
             libc::SYS_ppoll => {
                 waits::ppoll_by(a as *mut _, b as libc::nfds_t, c as *const _, || {
-                    by_kernel(number, args) as c_int
+                    guard::waits_with(d as *const _, || by_kernel(number, args) as c_int)
                 })
             }
             libc::SYS_pselect6 => {
                 let sets = [b, c, d].map(|set| set as *mut _);
+                // A set, and its length.
+                let mask = guard::get(f as *const [usize; 2]).map_or(0, |[at, _]| *at);
                 waits::pselect_by(a as c_int, sets, e as *const _, || {
-                    by_kernel(number, args) as c_int
+                    guard::waits_with(mask as *const _, || by_kernel(number, args) as c_int)
                 })
             }
             libc::SYS_epoll_create1 => waits::epoll_create1(a as c_int),
@@ -293,7 +295,10 @@ unsafe fn waiting(number: c_long, args: Args) -> c_long {
                 waits::epoll_pwait(a as c_int, b as *mut _, c as c_int, d as c_int, e as *const _)
             }
             _ => waits::epoll_pwait2_by(a as c_int, b as *mut _, c as c_int, d as *const _, {
-                |events, n| by_kernel(number, [a, events as c_long, n.into(), d, e, f]) as c_int
+                |events, n| {
+                    let args = [a, events as c_long, n.into(), d, e, f];
+                    guard::waits_with(e as *const _, || by_kernel(number, args) as c_int)
+                }
             }),
         }
     };
@@ -309,12 +314,12 @@ unsafe fn processes(number: c_long, args: Args) -> c_long {
     // SAFETY: the caller's arguments.
     let call = || unsafe { by_kernel(number, args) };
     match number {
-        libc::SYS_clone if is_fork(a as u64, b as u64) => process::forks_by(a as c_int, call),
-        // SAFETY: the caller's arguments.
-        libc::SYS_clone3 => match unsafe { fork_of(a as *const u64, b as usize) } {
-            Some(flags) => process::forks_by(flags as c_int, call),
-            None => call(),
-        },
+        libc::SYS_clone => process::clones_by(a as u64, b as u64, call),
+        libc::SYS_clone3 => {
+            // SAFETY: the caller's arguments.
+            let (flags, stack) = unsafe { flags_of(a as *const u64, b as usize) };
+            process::clones_by(flags, stack, call)
+        }
         libc::SYS_execve => {
             // SAFETY: the caller's arguments.
             let call = || unsafe { starts(number, args) } as c_int;
@@ -374,21 +379,18 @@ unsafe fn starts(number: c_long, args: Args) -> c_long {
 const SETS: std::ops::RangeInclusive<c_uint> =
     libc::SECCOMP_SET_MODE_STRICT..=libc::SECCOMP_SET_MODE_FILTER;
 
-/// True if a clone(2) makes a process with a memory and a stack of its own, which returns from the
-/// same call.
-fn is_fork(flags: u64, stack: u64) -> bool {
-    flags & libc::CLONE_VM as u64 == 0 && stack == 0
-}
-
-/// Returns the flags of a clone3(2) that makes such a process.
+/// Returns the flags and the stack of a clone3(2).
 ///
 /// # Safety
 /// The caller's arguments, of this length.
-unsafe fn fork_of(args: *const u64, len: usize) -> Option<u64> {
+unsafe fn flags_of(args: *const u64, len: usize) -> (u64, u64) {
     const STACK: usize = 5;
     // SAFETY: the caller's arguments, if they are there.
     unsafe {
-        let is_there = len > 8 * STACK && guard::is_readable(args, STACK + 1);
-        (is_there && is_fork(*args, *args.add(STACK))).then(|| *args)
+        match len > 8 * STACK && guard::is_readable(args, STACK + 1) {
+            true => (*args, *args.add(STACK)),
+            // The kernel refuses them.
+            false => (libc::CLONE_THREAD as u64, 0),
+        }
     }
 }

@@ -76,6 +76,22 @@ pub(super) fn forks_by(flags: c_int, call: impl FnOnce() -> c_long) -> c_long {
     forks(call)
 }
 
+/// clone(2) by its number. A child with a stack of its own goes on where that says, so that nothing
+/// is known of it: as of one in the memory of its parent.
+pub(super) fn clones_by(flags: u64, stack: u64, call: impl FnOnce() -> c_long) -> c_long {
+    let has = |flag: c_int| flags & flag as u64 != 0;
+    if has(libc::CLONE_THREAD) {
+        return call();
+    }
+    if has(libc::CLONE_VM) || stack != 0 {
+        if settings::is_on() {
+            is_confined();
+        }
+        return call();
+    }
+    forks_by(flags as c_int, call)
+}
+
 /// A child is about to be made that has more in common with this process than can be followed: its
 /// descriptors, or its memory, while both go on. Or its number may be that of its parent.
 fn shares(flags: c_int) {

@@ -14,8 +14,8 @@ use crate::sys::program::Program;
 use crate::sys::slot::BROKEN;
 use crate::sys::table::{self, Connection};
 use crate::sys::target::{self, environment as own_environment, By};
-use crate::sys::{real, vfork};
-use libc::{c_char, c_int, c_void, pid_t, FILE};
+use crate::sys::{guard, real, vfork};
+use libc::{c_char, c_int, c_void, msghdr, pid_t, FILE};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -390,4 +390,54 @@ spawns! {
     #[doc = "posix_spawnp(3)."] posix_spawnp: *mut pid_t, By::Name;
     #[doc = "pidfd_spawn(3)."] pidfd_spawn: *mut c_int, By::Path;
     #[doc = "pidfd_spawnp(3)."] pidfd_spawnp: *mut c_int, By::Name;
+}
+
+/// Calls `each` with the descriptors that a message carries from one process to another.
+///
+/// # Safety
+/// The caller's message is valid.
+pub(super) unsafe fn passed(message: &msghdr, each: impl Fn(c_int)) {
+    let (control, len) = (message.msg_control.cast::<u8>(), message.msg_controllen);
+    // SAFETY: the caller's control messages.
+    unsafe {
+        if control.is_null() || !guard::is_readable(control, len) {
+            return;
+        }
+        let mut head = libc::CMSG_FIRSTHDR(message);
+        while !head.is_null() {
+            let (bytes, at) = ((*head).cmsg_len as usize, head as usize - control as usize);
+            // The kernel refuses the message where a length is none.
+            let Some(bytes) = bytes.checked_sub(libc::CMSG_LEN(0) as usize) else { return };
+            if bytes > len - at - libc::CMSG_LEN(0) as usize {
+                return;
+            }
+            if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
+                let data = libc::CMSG_DATA(head).cast::<c_int>();
+                (0..bytes / size_of::<c_int>()).for_each(|i| each(data.add(i).read_unaligned()));
+            }
+            head = libc::CMSG_NXTHDR(message, head);
+        }
+    }
+}
+
+/// Ends the rings of connections whose descriptors a message carries to another process. False: a
+/// reader there would miss bytes.
+///
+/// # Safety
+/// The caller's message is valid.
+pub(super) unsafe fn hands_over(message: &msghdr) -> bool {
+    let is_over = std::cell::Cell::new(true);
+    // SAFETY: the caller's message.
+    unsafe {
+        passed(message, |fd| {
+            let Some(one) = table::connection(fd) else { return };
+            // A close here is no end of the connection from now on.
+            one.slot.holders.has_strangers();
+            if let Err(why) = hand_over(&one) {
+                complain("a descriptor was not passed on", fd, &why);
+                is_over.set(false);
+            }
+        });
+    }
+    is_over.get()
 }

@@ -2,7 +2,7 @@
 //! connection by TCP whose bytes the calling thread counts.
 
 use crate::sys::slot::{Slot, LOOKS};
-use crate::sys::{line, look, owner, table, tipc};
+use crate::sys::{line, look, owner, table, tipc, urgent};
 use libc::{c_int, ssize_t};
 use weft_streams::count::{Call, Count};
 
@@ -29,7 +29,7 @@ pub(super) fn on(
     usual: bool,
     looks: bool,
     moves: bool,
-    call: impl FnOnce() -> ssize_t,
+    call: impl Fn() -> ssize_t,
 ) -> Option<ssize_t> {
     let Some(slot) = table::slot(fd) else { return (!tipc::is(fd)).then(call) };
     if !usual || looks && slot.has(LOOKS) {
@@ -46,9 +46,9 @@ pub(super) fn count(
     slot: &Slot,
     under_way: Call<'_>,
     moves: bool,
-    call: impl FnOnce() -> ssize_t,
+    call: impl Fn() -> ssize_t,
 ) -> ssize_t {
-    let n = call();
+    let n = urgent::steady(call);
     if moves && n > 0 {
         under_way.done(n as u64);
         line::after_call(slot, fd);

@@ -1,12 +1,12 @@
 //! Functions that set handlers of signals, hold signals back, and send them. They do what they do;
 //! what this library needs to know is noted.
 
-use crate::sys::{guard, real, signals, urgent};
+use crate::sys::{guard, masked, real, signals, urgent};
 use libc::{c_int, c_long, pid_t, sigaction as Action, sighandler_t, sigset_t};
 
 /// The program has set an action, `was` is the one before. Returns the program's.
 fn changed(signal: c_int, was: sighandler_t) -> sighandler_t {
-    guard::changed(signal, urgent::changed(signal, was))
+    guard::changed(signal, urgent::changed(signal, masked::changed(signal, was)))
 }
 
 /// Notes a handler that was set by a function without flags.
@@ -35,8 +35,11 @@ pub(super) unsafe fn set_by_kernel(
 ) -> c_long {
     // SAFETY: the caller's action, if it can be read.
     let new = unsafe { guard::get(new) };
-    if let Some([_, flags, ..]) = new.filter(|[handler, ..]| signals::is_handler(*handler)) {
+    if let Some([_, flags, _, mask]) = new.filter(|[handler, ..]| signals::is_handler(*handler)) {
         signals::has_handler(signal, *flags & libc::SA_RESTART as usize != 0);
+        if guard::has_faults(*mask as u64) {
+            guard::are_unknown();
+        }
     }
     let result = call();
     if result == 0 {
@@ -68,6 +71,7 @@ pub unsafe extern "C-unwind" fn sigaction(
     unsafe {
         urgent::sigaction(signal, new, old)
             .or_else(|| guard::sigaction(signal, new, old))
+            .or_else(|| masked::sigaction(signal, new, old))
             .unwrap_or_else(|| real::sigaction(signal, new, old))
     }
 }

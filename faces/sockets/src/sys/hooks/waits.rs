@@ -192,7 +192,9 @@ pub unsafe extern "C-unwind" fn ppoll(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { ppoll_by(fds, n, timeout, || real::ppoll(fds, n, timeout, mask)) }
+    let sleep = || unsafe { guard::waits_with(mask, || real::ppoll(fds, n, timeout, mask)) };
+    // SAFETY: the caller's arguments.
+    unsafe { ppoll_by(fds, n, timeout, sleep) }
 }
 
 /// ppoll(2), whose sleep is this call.
@@ -412,7 +414,11 @@ pub unsafe extern "C-unwind" fn pselect(
 ) -> c_int {
     let sets = [read, write, except];
     // SAFETY: the caller's arguments.
-    unsafe { pselect_by(n, sets, timeout, || real::pselect(n, read, write, except, timeout, mask)) }
+    let sleep = || unsafe {
+        guard::waits_with(mask, || real::pselect(n, read, write, except, timeout, mask))
+    };
+    // SAFETY: the caller's arguments.
+    unsafe { pselect_by(n, sets, timeout, sleep) }
 }
 
 /// pselect(2), whose sleep is this call.
@@ -546,7 +552,9 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
         // SAFETY: room for so many events.
         true => unsafe { real::epoll_wait(set, events, n, 0) },
         // SAFETY: as above.
-        false => unsafe { real::epoll_pwait(set, events, n, timeout, mask) },
+        false => unsafe {
+            guard::waits_with(mask, || real::epoll_pwait(set, events, n, timeout, mask))
+        },
     })
 }
 
@@ -563,7 +571,9 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's arguments, or a part of the room.
-    let sleep = |events, n| unsafe { real::epoll_pwait2(set, events, n, timeout, mask) };
+    let sleep = |events, n| unsafe {
+        guard::waits_with(mask, || real::epoll_pwait2(set, events, n, timeout, mask))
+    };
     // SAFETY: the caller's arguments.
     unsafe { epoll_pwait2_by(set, events, n, timeout, sleep) }
 }

@@ -6,7 +6,7 @@ use crate::sys::parts::Parts;
 use crate::sys::signals::{self, ENDING};
 use crate::sys::slot::{BROKEN, NONBLOCKING, TOLD};
 use crate::sys::wake::Waited;
-use crate::sys::{board, real, settings, tcp, wake};
+use crate::sys::{board, real, settings, tcp, urgent, wake};
 use libc::c_int;
 use weft_streams::count::Call;
 use weft_streams::receiver::Next;
@@ -67,25 +67,30 @@ impl Use {
     pub fn recv(&self, parts: Parts<'_>, flags: c_int) -> isize {
         let mut receive =
             Receive { user: self, parts, flags, got: 0, plan: Plan::New, signals: None };
-        loop {
+        let result = loop {
             match receive.step() {
                 Step::Again => {}
-                Step::End(result) => return with(receive.got, result),
+                Step::End(result) => break with(receive.got, result),
                 Step::Await => {
                     if signals::end(receive.signals.take()) {
-                        return with(receive.got, real::fail(libc::EINTR) as isize);
+                        break with(receive.got, real::fail(libc::EINTR) as isize);
                     }
                     if let Some(result) = receive.wait() {
-                        return with(receive.got, result);
+                        break with(receive.got, result);
                     }
                 }
                 Step::Sleep(call) => {
                     if let Some(result) = receive.sleep(call) {
-                        return result;
+                        break result;
                     }
                 }
             }
+        };
+        if result < 0 && real::errno() == libc::ECONNRESET {
+            // TCP tells that once.
+            self.slot().set(TOLD);
         }
+        result
     }
 }
 
@@ -424,7 +429,9 @@ impl Receive<'_> {
             call.done(0);
             return Some(with(self.got, real::fail(libc::EINTR) as isize));
         }
-        let receive = || by_kernel(connection.fd, &self.parts, self.got, want, self.flags);
+        let rung = urgent::rung();
+        let receive =
+            || urgent::steady(|| by_kernel(connection.fd, &self.parts, self.got, want, self.flags));
         let (n, waited) = match self.waits() {
             true => wake::time(receive),
             false => (receive(), Waited::Long),
@@ -440,7 +447,8 @@ impl Receive<'_> {
             if let Some(_held) = slot.receiving.take() {
                 wake::wake(connection, self.user.memory);
             }
-            if n > 0 && self.wants_all() && !self.parts.fits() && (n as usize) < want {
+            let is_cut = n > 0 && self.wants_all() && (n as usize) < want;
+            if is_cut && (!self.parts.fits() || urgent::has_rung(rung)) {
                 self.got += n as usize;
                 return None;
             }
@@ -475,7 +483,8 @@ impl Receive<'_> {
         let at = (&raw mut byte).cast();
         let flags = libc::MSG_PEEK | self.flags & libc::MSG_DONTWAIT;
         // SAFETY: room for one byte.
-        match unsafe { real::recv(self.user.connection.fd, at, 1, flags) } {
+        let look = || unsafe { real::recv(self.user.connection.fd, at, 1, flags) };
+        match urgent::steady(look) {
             1.. => None,
             0 => Some(self.at_end()),
             n => Some(n),

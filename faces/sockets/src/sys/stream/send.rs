@@ -4,7 +4,7 @@ use super::{with, Use};
 use crate::sys::parts::Parts;
 use crate::sys::signals::{self, ENDING};
 use crate::sys::slot::{BROKEN, CORKED, HELD, NONBLOCKING, TOLD};
-use crate::sys::{board, giving, real, set, settings, tcp, wake};
+use crate::sys::{board, giving, real, set, settings, tcp, urgent, wake};
 use libc::c_int;
 use std::sync::atomic::Ordering;
 use weft_streams::count::Call;
@@ -81,12 +81,14 @@ impl Use {
             let flags = flags & !libc::MSG_MORE | quiet;
             let mut cut = parts.cut(sent, parts.len() - sent);
             let message = cut.as_message();
+            let rung = urgent::rung();
             // SAFETY: the parts are the caller's.
-            let n = unsafe { real::sendmsg(self.connection.fd, &message, flags) };
+            let send = || unsafe { real::sendmsg(self.connection.fd, &message, flags) };
+            let n = urgent::steady(send);
             call.done(n.max(0) as u64);
             giving::has_sent(&self.connection);
-            let more = n > 0 && !parts.fits() && sent + (n as usize) < parts.len();
-            if !more {
+            let is_cut = n > 0 && sent + (n as usize) < parts.len();
+            if !is_cut || parts.fits() && !urgent::has_rung(rung) {
                 return with(sent, n);
             }
             sent += n as usize;
@@ -178,7 +180,7 @@ impl Use {
         // After the first time it is asked every `STUCK` looks alone.
         let looks = if looks == STUCK { SENDS + 1 } else { looks };
         slot.stuck.store(read << 8 | looks, Ordering::Relaxed);
-        if ask && tcp::has_ended(self.connection.fd) {
+        if ask && !slot.has(TOLD) && tcp::has_ended(self.connection.fd) {
             slot.sender.end();
             self.is_alone();
             return true;

@@ -6,6 +6,7 @@ pub mod sys;
 use crate::harness::Served;
 use crate::roles::Server;
 use crate::sys as other;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use sys::{Act, Way};
@@ -18,6 +19,7 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
     match case.split_once(':') {
         Some(("children", way)) => children(server, Way::of(way)),
         Some(("small", way)) => small(server, way),
+        Some(("accepts", _)) => accepts(server),
         _ => return false,
     }
     true
@@ -75,6 +77,28 @@ fn small(server: &mut Server, program: &str) {
     server.get(1000);
 }
 
+/// While a thread waits for a child that it makes, another one accepts connections, which share
+/// memory, and makes a child.
+fn accepts(server: &mut Server) {
+    let (mut near, says) = std::io::pipe().unwrap();
+    let (hears, mut far) = std::io::pipe().unwrap();
+    std::thread::scope(|scope| {
+        let makes =
+            scope.spawn(|| sys::child_that_is_waited_for(says.as_raw_fd(), hears.as_raw_fd()));
+        near.read_exact(&mut [0]).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _near = listener.accept().unwrap();
+        assert_eq!(other::wait(other::fork(|| 0)), 0);
+        far.write_all(b"x").unwrap();
+        assert_eq!(other::wait(makes.join().unwrap()), 0);
+    });
+    assert_eq!(other::wait(other::fork(|| 0)), 0);
+    server.ringed(N);
+    server.read(N);
+    is_shared(server);
+}
+
 fn case(name: &str) {
     let agent = Served::start();
     let mut server = agent.with("serve", "");
@@ -103,6 +127,18 @@ fn clone__children_by_numbers_and_without_handlers_take_no_byte_of_their_parent(
     for way in ["clone3", "SYS_clone", "_Fork"] {
         case(&format!("children:{way}"));
     }
+}
+
+/// The kernel has such a child begin where its stack says.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn clone__a_child_by_number_on_a_stack_of_its_own_takes_no_byte_of_its_parent() {
+    case("children:SYS_clone-on-stack");
+}
+
+#[test]
+fn clone__a_thread_that_waits_for_its_child_holds_up_no_other() {
+    case("accepts:");
 }
 
 #[test]

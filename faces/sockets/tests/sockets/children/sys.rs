@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A way to make a child.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +13,8 @@ pub enum Way {
     Clone3,
     /// clone(2) by its number.
     ByNumber,
+    /// The same, with a stack on which the child begins a function.
+    ByNumberOnStack,
     /// _Fork(3).
     Fork,
 }
@@ -30,6 +33,7 @@ impl Way {
             "files-vfork" => Way::Function(files | vm | vfork),
             "clone3" => Way::Clone3,
             "SYS_clone" => Way::ByNumber,
+            "SYS_clone-on-stack" => Way::ByNumberOnStack,
             "_Fork" => Way::Fork,
             other => panic!("{other}"),
         }
@@ -43,7 +47,10 @@ impl Way {
     /// True if the library knows what such a child has.
     pub fn is_followed(self) -> bool {
         let waits = libc::CLONE_VM | libc::CLONE_VFORK;
-        !matches!(self, Way::Function(flags) if ![0, libc::CLONE_VFORK, waits].contains(&flags))
+        match self {
+            Way::Function(flags) => [0, libc::CLONE_VFORK, waits].contains(&flags),
+            way => !matches!(way, Way::ByNumberOnStack),
+        }
     }
 }
 
@@ -131,10 +138,49 @@ pub fn child_of(way: Way, act: Act, fd: RawFd, program: &str, len: usize) -> i32
                 let child = libc::syscall(libc::SYS_clone, flags, none, none, none, none);
                 returns(child as i32, deed)
             }
+            Way::ByNumberOnStack => {
+                DEED.store(deed, Ordering::Relaxed);
+                // The call returns to the address at the end of the stack.
+                let stack = stack.cast::<usize>().sub(2);
+                stack.write(begins as extern "C" fn() -> ! as usize);
+                let (flags, none) = (libc::SIGCHLD as usize, 0usize);
+                libc::syscall(libc::SYS_clone, flags, stack, none, none, none) as i32
+            }
             Way::Fork => returns(_Fork(), deed),
         }
     };
     assert!(child > 0, "{way:?}: {}", std::io::Error::last_os_error());
+    child
+}
+
+/// The deed of a child that begins on a stack of its own.
+static DEED: AtomicPtr<Deed> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Such a child begins here.
+extern "C" fn begins() -> ! {
+    let status = does(DEED.load(Ordering::Relaxed).cast());
+    // SAFETY: no memory is passed.
+    unsafe { libc::_exit(status) }
+}
+
+/// Makes a child for which the thread that makes it waits (CLONE_VFORK), with a memory of its own.
+/// The child says that it lives, and ends after a byte that comes from elsewhere.
+pub fn child_that_is_waited_for(says: RawFd, hears: RawFd) -> i32 {
+    extern "C" fn waits(ends: *mut libc::c_void) -> i32 {
+        // SAFETY: two descriptors.
+        let [says, hears] = unsafe { *ends.cast::<[RawFd; 2]>() };
+        let mut byte = [b'x'];
+        // SAFETY: a byte that is readable and writable.
+        unsafe {
+            let said = libc::write(says, byte.as_ptr().cast(), 1);
+            i32::from(said != 1 || libc::read(hears, byte.as_mut_ptr().cast(), 1) != 1)
+        }
+    }
+    let mut ends = [says, hears];
+    let flags = libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: a new stack, and an argument that lives as long.
+    let child = unsafe { libc::clone(waits, stack_of(1 << 16), flags, (&raw mut ends).cast()) };
+    assert!(child > 0, "{}", std::io::Error::last_os_error());
     child
 }
 

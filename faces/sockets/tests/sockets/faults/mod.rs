@@ -6,7 +6,7 @@ use crate::harness::{library, start, Served};
 use crate::roles::Server;
 use crate::sys as other;
 use std::os::fd::AsRawFd;
-use sys::Call;
+use sys::{Call, InHandler};
 use weft_conformance::skip;
 
 /// Runs a case on a connection that shares memory. False if there is none of this name.
@@ -15,6 +15,7 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
         "addresses" => addresses(server),
         "addresses-held" => addresses_held(server),
         "handlers" => handlers(server),
+        "addresses-in-handlers" => addresses_in_handlers(server),
         "times" => times(server),
         _ => return false,
     }
@@ -72,6 +73,24 @@ fn addresses_held(server: &mut Server) {
     in_thread(true);
     // This one holds nothing back, and goes on without.
     addresses(server);
+}
+
+/// Calls with bad addresses in handlers that run while the signals of faults are held back.
+fn addresses_in_handlers(server: &mut Server) {
+    let (fd, bad) = (server.stream.as_raw_fd(), sys::half_a_map());
+    for way in [InHandler::OfMask, InHandler::OfNumber, InHandler::OfWait, InHandler::OfFault] {
+        let child = other::fork(|| {
+            // This thread is known to hold nothing back, as others do.
+            std::thread::spawn(|| sys::block_all(false)).join().unwrap();
+            let before = sys::error_of(Call::Send, fd, bad);
+            let within = sys::error_in_handler(way, fd, bad);
+            let after = sys::error_of(Call::Send, fd, bad);
+            let errors = [before, within, after].map(|one| one == Some(libc::EFAULT));
+            i32::from(errors != [true; 3])
+        });
+        assert_eq!(other::wait(child), 0, "{way:?}");
+    }
+    server.get(1000);
 }
 
 /// Handlers of the program see its own faults, and it reads them back.

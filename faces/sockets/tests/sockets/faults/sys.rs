@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Returns two pages of which the second is none.
 pub fn half_a_map() -> usize {
@@ -151,4 +152,83 @@ pub fn recvmmsg(fd: RawFd, time: [i64; 2]) -> (Option<i32>, [i64; 2]) {
     };
     let error = (got < 0).then(|| io::Error::last_os_error().raw_os_error()).flatten();
     (error, [time.tv_sec, time.tv_nsec])
+}
+
+/// A way for a handler to run while the signals of faults are held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InHandler {
+    /// Its mask has them.
+    OfMask,
+    /// The same, set by the number of the call.
+    OfNumber,
+    /// It runs in a wait that holds them back.
+    OfWait,
+    /// It is that of a fault.
+    OfFault,
+}
+
+static CONNECTION: AtomicI32 = AtomicI32::new(-1);
+static ADDRESS: AtomicUsize = AtomicUsize::new(0);
+static ERROR: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn sends_from_nothing(signal: libc::c_int) {
+    let (fd, bad) = (CONNECTION.load(Ordering::Relaxed), ADDRESS.load(Ordering::Relaxed));
+    ERROR.store(error_of(Call::Send, fd, bad).unwrap_or(0), Ordering::Relaxed);
+    if signal == libc::SIGSEGV {
+        // The fault is over.
+        let (rights, size) = (libc::PROT_READ, 4096);
+        // SAFETY: a page of a map of this test.
+        unsafe { libc::mprotect(std::ptr::with_exposed_provenance_mut(bad), size, rights) };
+    }
+}
+
+/// Makes a call with a bad address in a handler; returns its error.
+pub fn error_in_handler(way: InHandler, fd: RawFd, bad: usize) -> Option<i32> {
+    let of_fault = if way == InHandler::OfFault { half_a_map() } else { bad };
+    CONNECTION.store(fd, Ordering::Relaxed);
+    ADDRESS.store(of_fault, Ordering::Relaxed);
+    let handler = sends_from_nothing as extern "C" fn(libc::c_int) as usize;
+    let signal = if way == InHandler::OfFault { libc::SIGSEGV } else { libc::SIGUSR1 };
+    // SAFETY: a handler that stores numbers and makes a call; all-zero is a valid value, and the
+    // sets are written.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        if way == InHandler::OfMask {
+            action.sa_mask = all;
+        }
+        assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+        let mut seen: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut seen), 0);
+        assert_eq!((seen.sa_sigaction, seen.sa_flags & libc::SA_SIGINFO), (handler, 0));
+        match way {
+            InHandler::OfMask => assert_eq!(libc::raise(signal), 0),
+            InHandler::OfNumber => {
+                // Handler, flags, the function that returns, mask: as the kernel has it.
+                let mut of_kernel = [0usize; 4];
+                let none = std::ptr::null_mut::<usize>();
+                let number = libc::SYS_rt_sigaction;
+                assert_eq!(libc::syscall(number, signal, none, &raw mut of_kernel, 8usize), 0);
+                assert_eq!(of_kernel[0], handler);
+                of_kernel[3] = usize::MAX;
+                assert_eq!(libc::syscall(number, signal, &raw const of_kernel, none, 8usize), 0);
+                assert_eq!(libc::raise(signal), 0);
+            }
+            InHandler::OfWait => {
+                let mut one: libc::sigset_t = std::mem::zeroed();
+                libc::sigaddset(&mut one, signal);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &one, std::ptr::null_mut());
+                assert_eq!(libc::raise(signal), 0);
+                libc::sigdelset(&mut all, signal);
+                let mut none = libc::pollfd { fd: -1, events: 0, revents: 0 };
+                assert_eq!(libc::ppoll(&mut none, 1, std::ptr::null(), &all), -1);
+                libc::pthread_sigmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
+            }
+            InHandler::OfFault => read(of_fault),
+        }
+        assert_eq!(libc::signal(signal, libc::SIG_DFL), handler);
+    }
+    Some(ERROR.load(Ordering::Relaxed)).filter(|error| *error != 0)
 }

@@ -7,6 +7,7 @@ use crate::harness::{start, Served};
 use crate::roles::Server;
 use crate::sys as calls;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 
 /// Its number on all machines that these tests run on.
 const SIOCATMARK: libc::c_ulong = 0x8905;
@@ -18,6 +19,11 @@ pub fn attempt(case: &str, server: &mut Server) -> bool {
     match case {
         "mark" => mark(server),
         "deserted" => deserted(server),
+        "deaf" => deaf(server),
+        "reset-read" => reset_once(server, false),
+        "reset-option" => reset_once(server, true),
+        "whole-receive" => whole(server, true),
+        "whole-send" => whole(server, false),
         _ => return false,
     }
     true
@@ -76,6 +82,131 @@ fn deserted(server: &mut Server) {
     };
     assert_eq!(error.raw_os_error(), Some(libc::EPIPE), "{error}");
     assert_eq!(server.stream.read(&mut [0; 10]).unwrap(), 0);
+}
+
+/// Has the server go on that waits for a file, which the argument names.
+fn let_go() {
+    let words = crate::harness::argument();
+    std::fs::write(words.split(' ').nth(1).unwrap(), b"").unwrap();
+}
+
+/// The peer closes before it has read all: one call tells of the reset, and the next ones of the
+/// end.
+fn reset_once(server: &mut Server, by_option: bool) {
+    server.get(100);
+    server.command(b'b', 0);
+    server.command(b'c', 0);
+    server.put(500);
+    let_go();
+    while calls::poll_for(&server.stream, libc::POLLRDHUP, 100) & libc::POLLRDHUP == 0 {}
+    let reset = match by_option {
+        true => server.stream.take_error().unwrap(),
+        false => server.stream.read(&mut [0; N]).err(),
+    };
+    assert_eq!(reset.and_then(|e| e.raw_os_error()), Some(libc::ECONNRESET));
+    assert_eq!(server.stream.read(&mut [0; N]).unwrap(), 0);
+    assert_eq!(server.stream.take_error().unwrap().map(|e| e.to_string()), None);
+    let error = calls::send(&server.stream, b"lost", libc::MSG_NOSIGNAL).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EPIPE));
+}
+
+#[test]
+fn reset__is_told_once() {
+    for way in ["reset-read", "reset-option"] {
+        with_file(way, &format!("{way}-by-tcp"));
+    }
+}
+
+/// A program that ends its receiving direction goes on to send, also while the peer does not read.
+fn deaf(server: &mut Server) {
+    server.get(100);
+    server.command(b'b', 0);
+    for n in [100, 50, 50] {
+        server.command(b'r', n);
+        server.put(n as usize);
+        if n == 100 {
+            server.stream.shutdown(std::net::Shutdown::Read).unwrap();
+        }
+        assert_eq!(server.stream.read(&mut [0; 10]).unwrap(), 0, "it is none of the peer's ends");
+    }
+    let_go();
+    // The kernel takes what comes all the same.
+    for _ in 0..3 {
+        while calls::queue(&server.stream, libc::FIONREAD) == 0 {
+            std::thread::yield_now();
+        }
+        server.reads_yes();
+    }
+}
+
+/// Tries a behaviour against a server that waits for a file, with the library and without.
+fn with_file(with_library: &str, without: &str) {
+    let agent = Served::start();
+    for with in [Some(agent.name.as_str()), None] {
+        let name = format!("weft-sockets-test-{:016x}", weft_link::random_u64());
+        let file = std::env::temp_dir().join(name);
+        let mut server = start("serve", file.to_str().unwrap(), with, &[]);
+        let words = format!("{} {}", server.says(), file.display());
+        let role = with.map_or(without.into(), |_| format!("try-{with_library}"));
+        let mut client = start(&role, &words, with, &[]);
+        assert_eq!(client.says(), "done");
+        client.ends_well();
+        server.ends_well();
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
+fn shutdown__of_the_receiving_direction_is_no_end_of_the_other_one() {
+    with_file("deaf", "deaf-by-tcp");
+}
+
+/// The same by TCP alone.
+pub fn by_tcp(case: &str) {
+    let words = crate::harness::argument();
+    let port = words.split(' ').next().unwrap();
+    assert!(attempt(case, &mut Server::new(crate::harness::dial(port))));
+    crate::harness::say("done");
+}
+
+/// The peer is in a call that moves many bytes, when the bell asks it for its socket: bytes that
+/// wait here go back to TCP, as another program begins.
+fn whole(server: &mut Server, receives: bool) {
+    let begins = |server: &Server| {
+        // It is in its call by then, most of the times.
+        calls::poll_for(&server.stream, libc::POLLPRI, 20);
+        calls::keep_at_exec(server.stream.as_raw_fd());
+        assert!(std::process::Command::new("true").status().unwrap().success());
+    };
+    server.ringed(500);
+    if receives {
+        server.command(b'w', 20_000);
+        server.put(7_000);
+        begins(server);
+        server.put(13_000);
+        server.read(500);
+        server.reads_yes();
+    } else {
+        server.command(b'o', 4_000_000);
+        begins(server);
+        server.read(500);
+        server.read(4_000_000);
+    }
+    server.get(100);
+}
+
+#[test]
+fn call__the_bell_ends_none_that_has_moved_some_bytes() {
+    let agent = Served::start();
+    for way in ["whole-receive", "whole-send"] {
+        for _ in 0..4 {
+            let mut server = agent.with("serve", "");
+            let mut client = agent.with(&format!("try-{way}"), &server.says());
+            assert_eq!(client.says(), "done");
+            client.ends_well();
+            server.ends_well();
+        }
+    }
 }
 
 #[test]

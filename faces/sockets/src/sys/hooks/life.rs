@@ -421,12 +421,9 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_v
         match request {
             libc::FIONBIO => changes_mode(&one, *number != 0),
             libc::FIOASYNC => stay_tcp_as(&one, Why::Signals),
-            libc::FIONREAD | libc::TIOCOUTQ => {
+            libc::FIONREAD => {
                 if let Some(user) = stream::enter(one) {
-                    let more = match request {
-                        libc::FIONREAD => user.unread((*number).max(0) as u64),
-                        _ => user.unsent(),
-                    };
+                    let more = user.unread((*number).max(0) as u64);
                     *number = (*number).saturating_add(more as c_int).max(0);
                 }
             }

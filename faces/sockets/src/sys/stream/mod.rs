@@ -189,9 +189,4 @@ impl Use {
             all => all.min(c_int::MAX.into()) as c_int,
         }
     }
-
-    /// Bytes in the ring that goes out.
-    pub fn unsent(&self) -> isize {
-        self.slot().sender.unread(self.memory.out()) as isize
-    }
 }

@@ -1,9 +1,7 @@
 //! `weft app asp`.
 
 use super::progress::Progress;
-use super::{
-    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
-};
+use super::{open, pictures, prepare_out, Common, Ran, Report, Room};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::{json, Value};
@@ -143,16 +141,15 @@ fn is_kept(keep: &Keep, source: u32) -> bool {
 }
 
 /// Draws the distances, and writes those that are kept.
-fn write_files(dir: &Path, outcome: &mut Outcome, keep: &Keep) -> Result<Vec<PathBuf>> {
-    let mut files = vec![write_file(dir, "asp.csv", |to| write_summary(to, outcome))?];
-    let picture = pictures::distances(outcome, outcome.rows.len());
-    files.extend(write_picture(dir, "asp", picture)?);
+fn write_files(end: &mut Report<'_>, outcome: &mut Outcome, keep: &Keep) -> Result<()> {
+    end.file("asp.csv", |to| write_summary(to, outcome))?;
+    end.picture(|| pictures::distances(outcome, outcome.rows.len()))?;
     let first = outcome.first_id;
     outcome.rows.retain(|(source, _)| is_kept(keep, source + first));
     if !outcome.rows.is_empty() {
-        files.push(write_file(dir, "asp-distances.csv", |to| write_rows(to, outcome))?);
+        end.file("asp-distances.csv", |to| write_rows(to, outcome))?;
     }
-    Ok(files)
+    Ok(())
 }
 
 /// Returns the figures of a result.
@@ -182,30 +179,16 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let done = job.block_on(weft_asp::run(world, &params, &|done, of| progress.at(done, of)));
     let mut outcome = done?;
     drop(progress);
-    let traffic = all_done(world)?;
-    if rank != 0 {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let files = match &common.out {
-        Some(dir) => write_files(dir, &mut outcome, &args.keep).context("writing results")?,
-        None => Vec::new(),
-    };
-    let check = common.check.then(|| {
+    let Outcome { ranks, elapsed, checksum, .. } = outcome;
+    let ran = Ran { app: "asp", ranks, elapsed, checksum };
+    let Some(mut end) = Report::begin(world, common, ran)? else { return Ok(ExitCode::SUCCESS) };
+    write_files(&mut end, &mut outcome, &args.keep).context("writing results")?;
+    end.check(|| {
         let progress = Progress::new(0, "sequential ASP");
         let params = Params { keep: Keep::None, memory_limit: u64::MAX, ..params };
         let alone = sequential(&params, &|done, of| progress.at(done, of));
         let pass = outcome.agrees_with(&alone);
-        Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum)
-    });
-    let end = Report {
-        app: "asp",
-        ranks: outcome.ranks,
-        seconds: outcome.elapsed.as_secs_f64(),
-        checksum: format!("{:016x}", outcome.checksum),
-        result: result(&outcome),
-        check,
-        traffic,
-        files,
-    };
-    end.print(common, &report(&outcome))
+        Ok((pass, alone.elapsed, alone.checksum))
+    })?;
+    end.print(result(&outcome), &report(&outcome))
 }

@@ -9,24 +9,22 @@ extern crate weft_run;
 pub mod asp;
 pub mod pictures;
 pub mod progress;
+mod report;
 pub mod sor;
 
 pub use progress::{Convergence, Progress};
+pub use report::{all_done, Ran, Report};
 
 use anyhow::{Context, Result};
 use clap::Arg;
-use serde::Serialize;
-use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 use weft::launch::ranks_here;
-use weft::{Group, Job, Op};
+use weft::{Group, Job};
 use weft_apps::Memory;
-use weft_plot::Picture;
 use weft_run::misuse;
 use weft_run::program::{hand_over, PAPERS};
 
@@ -47,6 +45,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Which {
+    /// Red-black successive over-relaxation of a heated plate (SOR)
     Sor(sor::Args),
     Asp(asp::Args),
     #[command(external_subcommand)]
@@ -74,6 +73,21 @@ pub struct Room {
     /// its host]
     #[arg(long, value_name = "MIB")]
     memory: Option<u64>,
+}
+
+/// The options of an application whose input `I` is measured against the memory.
+#[derive(Debug, clap::Args)]
+#[command(mut_args(numbers))]
+pub struct Measured<I: clap::Args> {
+    /// The options of the input.
+    #[command(flatten)]
+    pub input: I,
+    /// Its memory.
+    #[command(flatten)]
+    pub room: Room,
+    /// The options of every application.
+    #[command(flatten)]
+    pub common: Common,
 }
 
 impl Room {
@@ -105,114 +119,6 @@ impl Room {
 pub fn numbers(arg: Arg) -> Arg {
     let takes_values = arg.get_action().takes_values();
     arg.allow_negative_numbers(takes_values)
-}
-
-/// The report that rank 0 prints at the end.
-#[derive(Serialize)]
-pub struct Report {
-    /// The name of the application.
-    pub app: &'static str,
-    /// Number of ranks.
-    pub ranks: usize,
-    /// Time of the parallel program.
-    pub seconds: f64,
-    /// Exact hash of the result.
-    pub checksum: String,
-    /// The figures that the application is about.
-    pub result: Value,
-    /// The comparison with the sequential program, if that was wanted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub check: Option<Check>,
-    /// Packets and bytes that came to all ranks.
-    pub traffic: Traffic,
-    /// The files that were written.
-    pub files: Vec<PathBuf>,
-}
-
-/// Packets and bytes that have come to ranks, start and end of the job included.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Traffic {
-    packets: u64,
-    /// Bytes in packets, and those that were copied directly between processes.
-    bytes: u64,
-    /// Packets that only acknowledge; those of the other kinds acknowledge as well.
-    acknowledgements: u64,
-}
-
-impl Traffic {
-    /// Returns the sum of what has come to all ranks, which call this together at the end. A packet
-    /// that only acknowledges is counted where it was sent.
-    fn of(world: &Group) -> Result<Traffic> {
-        let own = world.endpoint().stats();
-        let mine = vec![own.packets_received, own.bytes_received + own.direct_bytes, own.acks_sent];
-        let all = world.allreduce_blocking(mine, Op::Sum).context("the end of all ranks")?;
-        let of = |at: usize| all.get(at).copied().unwrap_or(0);
-        Ok(Traffic { packets: of(0), bytes: of(1), acknowledgements: of(2) })
-    }
-}
-
-/// The comparison with the sequential program.
-#[derive(Serialize)]
-pub struct Check {
-    pass: bool,
-    sequential_seconds: f64,
-    speedup: f64,
-    sequential_checksum: String,
-}
-
-impl Check {
-    /// Returns the comparison with a sequential run.
-    pub fn new(pass: bool, parallel: Duration, sequential: Duration, checksum: u64) -> Check {
-        Check {
-            pass,
-            sequential_seconds: sequential.as_secs_f64(),
-            speedup: sequential.as_secs_f64() / parallel.as_secs_f64().max(1e-9),
-            sequential_checksum: format!("{checksum:016x}"),
-        }
-    }
-}
-
-impl Report {
-    /// Prints the report: `summary` with the checks and the files written, or one JSON object.
-    ///
-    /// # Errors
-    /// The report is no JSON.
-    pub fn print(&self, common: &Common, summary: &str) -> Result<ExitCode> {
-        if common.json {
-            println!("{}", serde_json::to_string(self)?);
-        } else {
-            print!("{summary}");
-            if let Some(check) = &self.check {
-                println!("{check}");
-            }
-            for file in &self.files {
-                println!("written          {}", file.display());
-            }
-        }
-        let failed = self.check.as_ref().is_some_and(|check| !check.pass);
-        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-    }
-}
-
-impl std::fmt::Display for Check {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.pass {
-            let (seconds, speedup) = (self.sequential_seconds, self.speedup);
-            write!(f, "check            PASS: equal to the sequential program, ")?;
-            write!(f, "which took {seconds:.3} s ({speedup:.2} x the time)")
-        } else {
-            let checksum = &self.sequential_checksum;
-            write!(f, "check            FAIL: the sequential program's checksum is {checksum}")
-        }
-    }
-}
-
-/// Waits until all ranks have their results: the others would miss a rank that ends before. Returns
-/// what came to all of them.
-pub fn all_done(world: &Group) -> Result<Traffic> {
-    let traffic = Traffic::of(world)?;
-    world.barrier_blocking().context("the end of all ranks")?;
-    Ok(traffic)
 }
 
 /// Opens an input file.
@@ -252,16 +158,6 @@ pub fn write_file(
     let written = write(&mut to).and_then(|()| to.flush());
     written.with_context(|| path.display().to_string())?;
     Ok(path)
-}
-
-/// Writes a picture into a directory, as SVG; nothing if there is none.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_picture(dir: &Path, name: &str, picture: Option<Picture>) -> Result<Vec<PathBuf>> {
-    let Some(picture) = picture else { return Ok(Vec::new()) };
-    let svg = picture.svg(name);
-    Ok(vec![write_file(dir, &format!("{name}.svg"), |to| to.write_all(svg.as_bytes()))?])
 }
 
 /// Runs an application as a rank of the job that this process was started in.

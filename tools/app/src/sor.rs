@@ -1,7 +1,7 @@
 //! `weft app sor`.
 
 use super::progress::Convergence;
-use super::{all_done, pictures, prepare_out, write_picture, Check, Common, Report, Room};
+use super::{pictures, prepare_out, Measured, Ran, Report};
 use anyhow::Result;
 use serde_json::{json, Value};
 use std::process::ExitCode;
@@ -10,17 +10,8 @@ use weft_apps::Memory;
 use weft_run::misuse;
 use weft_sor::{bytes_needed, parse_size, report, sequential, Outcome, Params, Step};
 
-/// Red-black successive over-relaxation of a heated plate (SOR)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(super::numbers))]
-pub struct Args {
-    #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The options.
+pub type Args = Measured<Input>;
 
 /// The plate, and the end of the iteration.
 #[derive(Debug, clap::Args)]
@@ -88,31 +79,19 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let done = job.block_on(weft_sor::run(world, &params, &tell));
     let outcome = done?;
     drop(progress);
-    let traffic = all_done(world)?;
-    if rank != 0 {
-        return Ok(ExitCode::SUCCESS);
+    let Outcome { ranks, elapsed, checksum, .. } = outcome;
+    let ran = Ran { app: "sor", ranks, elapsed, checksum };
+    let Some(mut end) = Report::begin(world, common, ran)? else { return Ok(ExitCode::SUCCESS) };
+    if let Some(grid) = &outcome.grid {
+        end.picture(|| pictures::plate(grid, outcome.iterations))?;
     }
-    let mut files = Vec::new();
-    if let (Some(dir), Some(grid)) = (&common.out, &outcome.grid) {
-        files = write_picture(dir, "sor", pictures::plate(grid, outcome.iterations))?;
-    }
-    let check = common.check.then(|| {
+    end.check(|| {
         let progress = Convergence::new(0, "sequential SOR", params.tolerance);
         let tell = |s: Step| progress.at(s.iterations, s.max_iterations, s.residual);
         let params = Params { keep_grid: false, ..params };
         let alone = sequential(&params, &tell);
         let pass = outcome.agrees_with(&alone);
-        Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum)
-    });
-    let end = Report {
-        app: "sor",
-        ranks: outcome.ranks,
-        seconds: outcome.elapsed.as_secs_f64(),
-        checksum: format!("{:016x}", outcome.checksum),
-        result: result(&outcome),
-        check,
-        traffic,
-        files,
-    };
-    end.print(common, &report(&outcome))
+        Ok((pass, alone.elapsed, alone.checksum))
+    })?;
+    end.print(result(&outcome), &report(&outcome))
 }

@@ -1,9 +1,7 @@
 //! `weft app awari`.
 
 use super::progress::Whole;
-use super::{
-    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
-};
+use super::{all_done, open, pictures, prepare_out, Common, Ran, Report, Room};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde_json::{json, Value};
@@ -223,43 +221,26 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Whole::new(rank);
     let tell = |s: Step| progress.at(format!("Awari, {} of {} stones", s.stones, s.of), share(&s));
     let outcome = net.block_on(args.form.run(&net, &params, 0.0, &tell))?;
-    let traffic = all_done(world)?;
     drop(progress);
-    if rank != 0 {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let (mut files, database) = (Vec::new(), &outcome.database);
-    if let Some(dir) = &common.out {
-        files.push(write_file(dir, "awari.csv", |to| write_histogram(to, database))?);
-        files.extend(write_picture(dir, "awari", pictures::scores(database, params.stones))?);
-        files.push(write_file(dir, "awari.db", |to| database.write(to))?);
-    }
+    let Outcome { ranks, elapsed, checksum, .. } = outcome;
+    let ran = Ran { app: "awari", ranks, elapsed, checksum };
+    let Some(mut end) = Report::begin(world, common, ran)? else { return Ok(ExitCode::SUCCESS) };
+    let database = &outcome.database;
+    end.file("awari.csv", |to| write_histogram(to, database))?;
+    end.picture(|| pictures::scores(database, params.stones))?;
+    end.file("awari.db", |to| database.write(to))?;
     let answers: Vec<Answer> = asked.iter().filter_map(|board| database.answer(board)).collect();
     let summary = report(&outcome) + &in_words(&answers)?;
-    let check = match common.check {
-        false => None,
-        true => {
-            let progress = Whole::new(0);
-            let alone = sequential(&params, &|s| {
-                progress
-                    .at(format!("sequential Awari, {} of {} stones", s.stones, s.of), share(&s));
-                Ok(())
-            })?;
-            let pass = outcome.agrees_with(&alone);
-            Some(Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum))
-        }
-    };
-    let end = Report {
-        app: "awari",
-        ranks: outcome.ranks,
-        seconds: outcome.elapsed.as_secs_f64(),
-        checksum: format!("{:016x}", outcome.checksum),
-        result: result(&outcome, &answers),
-        check,
-        traffic,
-        files,
-    };
-    end.print(common, &summary)
+    end.check(|| {
+        let progress = Whole::new(0);
+        let alone = sequential(&params, &|s| {
+            progress.at(format!("sequential Awari, {} of {} stones", s.stones, s.of), share(&s));
+            Ok(())
+        })?;
+        let pass = outcome.agrees_with(&alone);
+        Ok((pass, alone.elapsed, alone.checksum))
+    })?;
+    end.print(result(&outcome, &answers), &summary)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::pictures::Frames;
 use super::progress::Progress;
-use super::{all_done, open, prepare_out, write_file, Check, Common, Report, Room};
+use super::{open, prepare_out, write_file, Common, Ran, Report, Room};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};
@@ -151,39 +151,24 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         }
     };
     let outcome = net.block_on(weft_barnes::run(&net, &params, 0.0, &tell))?;
-    let traffic = all_done(world)?;
     drop(progress);
-    if rank != 0 {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut files = Vec::new();
-    if let (Some(dir), Some(film)) = (&common.out, film) {
+    let Outcome { ranks, elapsed, checksum, .. } = outcome;
+    let ran = Ran { app: "barnes", ranks, elapsed, checksum };
+    let Some(mut end) = Report::begin(world, common, ran)? else { return Ok(ExitCode::SUCCESS) };
+    if let Some(film) = film {
         film.fault.into_inner().map_or(Ok(()), Err)?;
-        files.push(write_file(dir, "barnes.csv", |to| write_energy(to, &outcome))?);
-        files.push(write_file(dir, "barnes-bodies.csv", |to| write_bodies(to, &outcome.bodies))?);
-        files.append(&mut film.files.into_inner());
+        end.file("barnes.csv", |to| write_energy(to, &outcome))?;
+        end.file("barnes-bodies.csv", |to| write_bodies(to, &outcome.bodies))?;
+        end.written(film.files.into_inner());
     }
-    let check = match common.check {
-        false => None,
-        true => {
-            let progress = Progress::new(0, "sequential Barnes");
-            let alone = sequential(&params, &|s| {
-                progress.at(s.steps, s.of);
-                Ok(())
-            })?;
-            let pass = outcome.agrees_with(&alone);
-            Some(Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum))
-        }
-    };
-    let end = Report {
-        app: "barnes",
-        ranks: outcome.ranks,
-        seconds: outcome.elapsed.as_secs_f64(),
-        checksum: format!("{:016x}", outcome.checksum),
-        result: result(&outcome),
-        check,
-        traffic,
-        files,
-    };
-    end.print(common, &report(&outcome))
+    end.check(|| {
+        let progress = Progress::new(0, "sequential Barnes");
+        let alone = sequential(&params, &|s| {
+            progress.at(s.steps, s.of);
+            Ok(())
+        })?;
+        let pass = outcome.agrees_with(&alone);
+        Ok((pass, alone.elapsed, alone.checksum))
+    })?;
+    end.print(result(&outcome), &report(&outcome))
 }

@@ -2,7 +2,7 @@
 
 use super::pictures::Changes;
 use super::progress::Convergence;
-use super::{all_done, open, prepare_out, write_file, write_picture, Check, Common, Report, Room};
+use super::{open, prepare_out, Measured, Ran, Report};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
@@ -16,17 +16,8 @@ use weft_leq::{
 use weft_models::net::{Blocking, Live};
 use weft_run::misuse;
 
-/// Linear equations by Jacobi's iteration, the vector a replicated object (LEQ)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(super::numbers))]
-pub struct Args {
-    #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The options.
+pub type Args = Measured<Input>;
 
 fn read(path: &Path, fits: &dyn Fn(usize) -> Result<(), TooLarge>) -> Result<System> {
     let accept = |n| fits(n).map_err(|error| error.to_string());
@@ -112,40 +103,23 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
         changes.add(s.iterations, s.change);
     };
     let outcome = net.block_on(weft_leq::run(&net, &params, 0.0, &tell))?;
-    let traffic = all_done(world)?;
     drop(progress);
-    if rank != 0 {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut files = Vec::new();
-    if let Some(dir) = &common.out {
-        files.push(write_file(dir, "leq.csv", |to| write_summary(to, &outcome))?);
-        files.push(write_file(dir, "leq-solution.csv", |to| write_solution(to, &outcome))?);
-        files.extend(write_picture(dir, "leq", changes.picture(outcome.x.len()))?);
-    }
-    let check = match common.check {
-        false => None,
-        true => {
-            let progress = Convergence::new(0, "sequential LEQ", params.tolerance);
-            let alone = sequential(&params, &|s| {
-                progress.at(s.iterations, s.max_iterations, s.change);
-                Ok(())
-            })?;
-            let pass = outcome.agrees_with(&alone);
-            Some(Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum))
-        }
-    };
-    let end = Report {
-        app: "leq",
-        ranks: outcome.ranks,
-        seconds: outcome.elapsed.as_secs_f64(),
-        checksum: format!("{:016x}", outcome.checksum),
-        result: result(&outcome),
-        check,
-        traffic,
-        files,
-    };
-    let code = end.print(common, &report(&outcome))?;
+    let Outcome { ranks, elapsed, checksum, .. } = outcome;
+    let ran = Ran { app: "leq", ranks, elapsed, checksum };
+    let Some(mut end) = Report::begin(world, common, ran)? else { return Ok(ExitCode::SUCCESS) };
+    end.file("leq.csv", |to| write_summary(to, &outcome))?;
+    end.file("leq-solution.csv", |to| write_solution(to, &outcome))?;
+    end.picture(|| changes.picture(outcome.x.len()))?;
+    end.check(|| {
+        let progress = Convergence::new(0, "sequential LEQ", params.tolerance);
+        let alone = sequential(&params, &|s| {
+            progress.at(s.iterations, s.max_iterations, s.change);
+            Ok(())
+        })?;
+        let pass = outcome.agrees_with(&alone);
+        Ok((pass, alone.elapsed, alone.checksum))
+    })?;
+    let code = end.print(result(&outcome), &report(&outcome))?;
     // A result that grows beyond all bounds is no solution.
     Ok(if outcome.end == End::Diverged { ExitCode::FAILURE } else { code })
 }

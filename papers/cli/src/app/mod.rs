@@ -9,8 +9,8 @@ pub mod qr;
 pub mod radix;
 
 pub use weft_app::{
-    all_done, asp, numbers, open, prepare_out, progress, run_rank, sor, write_file, write_picture,
-    Check, Common, Convergence, Progress, Report, Room,
+    all_done, asp, numbers, open, prepare_out, progress, run_rank, sor, write_file, Common,
+    Convergence, Measured, Progress, Ran, Report, Room,
 };
 
 use anyhow::Result;
@@ -27,9 +27,11 @@ pub struct Args {
 enum Which {
     Awari(awari::Args),
     Barnes(barnes::Args),
+    /// Linear equations by Jacobi's iteration, the vector a replicated object (LEQ)
     Leq(leq::Args),
     Puzzle(puzzle::Args),
     Qr(qr::Args),
+    /// Radix sort, the keys in coherent regions (Radix)
     Radix(radix::Args),
 }
 

@@ -1,9 +1,7 @@
 //! `weft app puzzle`.
 
 use super::progress::Deepening;
-use super::{
-    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report,
-};
+use super::{open, pictures, prepare_out, Common, Ran, Report};
 use anyhow::{ensure, Context, Result};
 use clap::builder::RangedU64ValueParser;
 use serde_json::{json, Value};
@@ -131,40 +129,23 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let length = args.input.known().map(|known| known.length);
     let tell = |s: Step| progress.at(u64::from(s.threshold), left(s.threshold, length));
     let outcome = net.block_on(weft_puzzle::run(&net, &params, &division, &tell))?;
-    let traffic = all_done(world)?;
     drop(progress);
-    if rank != 0 {
-        return Ok(ExitCode::SUCCESS);
-    }
+    let Outcome { ranks, elapsed, .. } = outcome;
+    let ran = Ran { app: "puzzle", ranks, elapsed, checksum: checksum(&outcome) };
+    let Some(mut end) = Report::begin(world, common, ran)? else { return Ok(ExitCode::SUCCESS) };
     if let Some(Known { length, .. }) = args.input.known() {
         let found = outcome.length();
         ensure!(found == usize::from(length), "{found} moves, but Korf's length is {length}");
     }
-    let mut files = Vec::new();
-    if let Some(dir) = &common.out {
-        files.push(write_file(dir, "puzzle.csv", |to| write_iterations(to, &outcome))?);
-        files.push(write_file(dir, "puzzle-solution.csv", |to| write_solution(to, &outcome))?);
-        files.extend(write_picture(dir, "puzzle", pictures::searched(&outcome))?);
-    }
-    let check = match common.check {
-        false => None,
-        true => {
-            let alone = sequential(&params, &|_| Ok(()))?;
-            let pass = outcome.agrees_with(&alone);
-            Some(Check::new(pass, outcome.elapsed, alone.elapsed, checksum(&alone)))
-        }
-    };
-    let end = Report {
-        app: "puzzle",
-        ranks: outcome.ranks,
-        seconds: outcome.elapsed.as_secs_f64(),
-        checksum: format!("{:016x}", checksum(&outcome)),
-        result: result(&outcome),
-        check,
-        traffic,
-        files,
-    };
-    end.print(common, &report(&outcome))
+    end.file("puzzle.csv", |to| write_iterations(to, &outcome))?;
+    end.file("puzzle-solution.csv", |to| write_solution(to, &outcome))?;
+    end.picture(|| pictures::searched(&outcome))?;
+    end.check(|| {
+        let alone = sequential(&params, &|_| Ok(()))?;
+        let pass = outcome.agrees_with(&alone);
+        Ok((pass, alone.elapsed, checksum(&alone)))
+    })?;
+    end.print(result(&outcome), &report(&outcome))
 }
 
 #[cfg(test)]

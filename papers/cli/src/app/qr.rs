@@ -1,9 +1,7 @@
 //! `weft app qr`.
 
 use super::progress::Progress;
-use super::{
-    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
-};
+use super::{open, pictures, prepare_out, Common, Ran, Report, Room};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::path::PathBuf;
@@ -93,42 +91,25 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "QR");
     let tell = |s: Step| progress.at(s.steps as u64, s.of as u64);
     let outcome = net.block_on(weft_qr::run(&net, &params, 0.0, &tell))?;
-    let traffic = all_done(world)?;
     drop(progress);
-    if rank != 0 {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut files = Vec::new();
-    if let Some(dir) = &common.out {
-        files.push(write_file(dir, "qr.csv", |to| write_summary(to, &outcome))?);
-        files.push(write_file(dir, "qr-diagonal.csv", |to| write_diagonal(to, &outcome))?);
-        let r = outcome.factors.r();
-        files.push(write_file(dir, "qr-r.mtx", |to| r.write_market(to))?);
-        files.extend(write_picture(dir, "qr", pictures::diagonal(&outcome))?);
-    }
-    let check = match common.check {
-        false => None,
-        true => {
-            let progress = Progress::new(0, "sequential QR");
-            let alone = sequential(&params, &|s| {
-                progress.at(s.steps as u64, s.of as u64);
-                Ok(())
-            })?;
-            let pass = outcome.agrees_with(&alone);
-            Some(Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum))
-        }
-    };
+    let Outcome { ranks, elapsed, checksum, .. } = outcome;
+    let ran = Ran { app: "qr", ranks, elapsed, checksum };
+    let Some(mut end) = Report::begin(world, common, ran)? else { return Ok(ExitCode::SUCCESS) };
+    end.file("qr.csv", |to| write_summary(to, &outcome))?;
+    end.file("qr-diagonal.csv", |to| write_diagonal(to, &outcome))?;
+    let r = outcome.factors.r();
+    end.file("qr-r.mtx", |to| r.write_market(to))?;
+    end.picture(|| pictures::diagonal(&outcome))?;
+    end.check(|| {
+        let progress = Progress::new(0, "sequential QR");
+        let alone = sequential(&params, &|s| {
+            progress.at(s.steps as u64, s.of as u64);
+            Ok(())
+        })?;
+        let pass = outcome.agrees_with(&alone);
+        Ok((pass, alone.elapsed, alone.checksum))
+    })?;
     // The error takes as long as the run.
     let error = common.check.then(|| outcome.factors.error(&params.matrix));
-    let end = Report {
-        app: "qr",
-        ranks: outcome.ranks,
-        seconds: outcome.elapsed.as_secs_f64(),
-        checksum: format!("{:016x}", outcome.checksum),
-        result: result(&outcome, error),
-        check,
-        traffic,
-        files,
-    };
-    end.print(common, &report(&outcome, error))
+    end.print(result(&outcome, error), &report(&outcome, error))
 }

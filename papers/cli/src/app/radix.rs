@@ -1,9 +1,7 @@
 //! `weft app radix`.
 
 use super::progress::Progress;
-use super::{
-    all_done, open, pictures, prepare_out, write_file, write_picture, Check, Common, Report, Room,
-};
+use super::{open, pictures, prepare_out, Measured, Ran, Report};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
@@ -17,17 +15,8 @@ use weft_radix::{
 };
 use weft_run::misuse;
 
-/// Radix sort, the keys in coherent regions (Radix)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(super::numbers))]
-pub struct Args {
-    #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The options.
+pub type Args = Measured<Input>;
 
 /// Keys of a region: 4 KiB, a page.
 const REGION: usize = 1024;
@@ -119,43 +108,26 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let progress = Progress::new(rank, "Radix");
     let tell = |s: Step| progress.at(s.passes.into(), s.of.into());
     let outcome = net.block_on(weft_radix::run(&net, &params, &division, &tell))?;
-    let traffic = all_done(world)?;
     drop(progress);
-    if rank != 0 {
-        return Ok(ExitCode::SUCCESS);
+    let Outcome { ranks, elapsed, checksum, .. } = outcome;
+    let ran = Ran { app: "radix", ranks, elapsed, checksum };
+    let Some(mut end) = Report::begin(world, common, ran)? else { return Ok(ExitCode::SUCCESS) };
+    end.file("radix.csv", |to| write_summary(to, &outcome))?;
+    let histogram = |to: &mut dyn std::io::Write| write_histogram(to, &outcome, BINS);
+    end.file("radix-histogram.csv", histogram)?;
+    end.picture(|| pictures::keys(&outcome))?;
+    match args.input.input.as_deref().is_some_and(is_binary) {
+        true => end.file("radix-keys.bin", |to| write_binary(to, &outcome))?,
+        false => end.file("radix-keys.txt", |to| write_text(to, &outcome))?,
     }
-    let mut files = Vec::new();
-    if let Some(dir) = &common.out {
-        files.push(write_file(dir, "radix.csv", |to| write_summary(to, &outcome))?);
-        let histogram = |to: &mut dyn std::io::Write| write_histogram(to, &outcome, BINS);
-        files.push(write_file(dir, "radix-histogram.csv", histogram)?);
-        files.extend(write_picture(dir, "radix", pictures::keys(&outcome))?);
-        files.push(match args.input.input.as_deref().is_some_and(is_binary) {
-            true => write_file(dir, "radix-keys.bin", |to| write_binary(to, &outcome))?,
-            false => write_file(dir, "radix-keys.txt", |to| write_text(to, &outcome))?,
-        });
-    }
-    let check = match common.check {
-        false => None,
-        true => {
-            let progress = Progress::new(0, "sequential Radix");
-            let alone = sequential(&params, &|s| {
-                progress.at(s.passes.into(), s.of.into());
-                Ok(())
-            })?;
-            let pass = outcome.agrees_with(&alone) && outcome.keys == alone.keys;
-            Some(Check::new(pass, outcome.elapsed, alone.elapsed, alone.checksum))
-        }
-    };
-    let end = Report {
-        app: "radix",
-        ranks: outcome.ranks,
-        seconds: outcome.elapsed.as_secs_f64(),
-        checksum: format!("{:016x}", outcome.checksum),
-        result: result(&outcome),
-        check,
-        traffic,
-        files,
-    };
-    end.print(common, &report(&outcome))
+    end.check(|| {
+        let progress = Progress::new(0, "sequential Radix");
+        let alone = sequential(&params, &|s| {
+            progress.at(s.passes.into(), s.of.into());
+            Ok(())
+        })?;
+        let pass = outcome.agrees_with(&alone) && outcome.keys == alone.keys;
+        Ok((pass, alone.elapsed, alone.checksum))
+    })?;
+    end.print(result(&outcome), &report(&outcome))
 }

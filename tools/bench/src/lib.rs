@@ -32,7 +32,7 @@ mod takes;
 mod target;
 mod wait;
 
-pub use more::ADDITION;
+pub use more::{work, ADDITION};
 
 use anyhow::{bail, Result};
 use clap::ValueEnum;
@@ -42,9 +42,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use table::Table;
 use weft_measure::{
-    bandwidth, date, floor, kept, load, machine, machine_with, netns, others, pair, parse_size,
-    peers, pingpong, progress, rank, rate, sys, table, volley, wire, Bench, LinkName, Options,
-    Subject, CONFIG, MTU,
+    bandwidth, date, kept, load, machine, machine_with, netns, others, pair, parse_size, peers,
+    pingpong, progress, rank, rate, sys, table, volley, wire, Bench, LinkName, Options, Subject,
+    CONFIG, MTU,
 };
 use weft_run::interrupt::{Held, Interrupt};
 use weft_run::misuse;

@@ -8,11 +8,11 @@
 //!   what remains after the computation and `os` is the receipt of an answer already there;
 //! - `L` is what is left of half a round trip after `os` and `or`.
 
-use super::floor::median_ns;
 use super::pair::Sample;
 use super::pingpong::floor_of;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
+use super::volley::median_ns;
 use super::More;
 use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use weft_bench as bench;
 use weft_lab as lab;
-use weft_measure::rank;
+use weft_measure::work;
 use weft_run::{pages, program};
 
 #[derive(Parser)]
@@ -28,7 +28,7 @@ struct Started {
 
 #[derive(Subcommand)]
 enum Process {
-    BenchRank(rank::Args),
+    BenchRank(work::Args),
     BenchBarrier(bench::barrier::Args),
     BenchService(bench::service::Args),
     BenchNames(bench::names::child::Args),
@@ -43,7 +43,7 @@ enum Process {
 
 fn start(process: Process) -> Result<ExitCode> {
     match process {
-        Process::BenchRank(args) => rank::run(args),
+        Process::BenchRank(args) => work::run(args),
         Process::BenchBarrier(args) => bench::barrier::rank(&args),
         Process::BenchService(args) => bench::service::run(args),
         Process::BenchNames(args) => bench::names::child::run(&args),
@@ -64,7 +64,7 @@ fn is_process(words: &[OsString]) -> bool {
 
 fn main() -> ExitCode {
     program::init_log();
-    rank::add(bench::ADDITION);
+    work::add(bench::ADDITION, bench::work);
     let mut words: Vec<OsString> = std::env::args_os().collect();
     // The word by which `weft` names this program.
     if words.get(1).is_some_and(|word| word == "bench") {

@@ -118,7 +118,11 @@ fn is_local(added: Added) -> bool {
     matches!(of(added), Ok(More::Model(figure)) if figure.is_local())
 }
 
-fn work(rank: &mut Rank, task: &Task, added: Added) -> Result<Outcome> {
+/// Runs a probe on one of the ranks.
+///
+/// # Errors
+/// The probe failed.
+pub fn work(rank: &mut Rank, task: &Task, added: Added) -> Result<Outcome> {
     match of(added)? {
         More::WeftPut => faces::put(rank, task),
         More::MxPingPong => faces::mx_ping_pong(rank, task),
@@ -147,9 +151,8 @@ fn work(rank: &mut Rank, task: &Task, added: Added) -> Result<Outcome> {
     }
 }
 
-/// The probes, for [`weft_measure::rank::add`].
-pub const ADDITION: Addition =
-    Addition { name, is_local, work, far: &["bench", "bench-rank", "--far"] };
+/// The probes, for [`weft_measure::work::add`].
+pub const ADDITION: Addition = Addition { name, is_local, far: &["bench", "bench-rank", "--far"] };
 
 /// The state that the probes of a rank have opened, each at its first use.
 #[derive(Default)]

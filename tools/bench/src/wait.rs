@@ -1,9 +1,9 @@
 //! The cost of waiting: processor time of a rank in a receive, and its wake-up time.
 
-use super::floor::{median_ns, DOZE};
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
 use super::sys::{cpu_time, monotonic_ns};
 use super::table::{Better, Table};
+use super::volley::{median_ns, DOZE};
 use super::More;
 use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;

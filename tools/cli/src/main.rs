@@ -63,7 +63,7 @@ enum Command {
     #[command(hide = true)]
     TuneStore(tune::store::Args),
     #[command(hide = true)]
-    BenchRank(measure::rank::Args),
+    BenchRank(measure::work::Args),
     #[command(hide = true)]
     DemoLink(demo::measure::Args),
     Lab(lab::Args),
@@ -105,7 +105,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Tune(args) => tune::run(args),
         Command::TuneStore(args) => tune::store::run(&args),
-        Command::BenchRank(args) => measure::rank::run(args),
+        Command::BenchRank(args) => measure::work::run(args),
         Command::DemoLink(args) => demo::measure::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::LabKeeper(args) => lab::keeper::run(&args),

@@ -1,8 +1,8 @@
 //! Bytes per second in one direction with several messages in flight.
 
-use super::floor::per;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
+use super::volley::per;
 use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::collections::VecDeque;

@@ -132,7 +132,7 @@ impl Far {
     /// The command that reaches a host cannot be started.
     pub fn start(&self, starts: [Start; 2]) -> Result<[Reached; 2]> {
         let [a, b] = [&self.hosts[0], &self.hosts[1]].map(|host| -> Result<Child> {
-            let (mut command, _) = self.agent.command(host, super::rank::far_words());
+            let (mut command, _) = self.agent.command(host, super::probe::far_words());
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             command.spawn().with_context(|| format!("starting a rank on {host}"))
         });

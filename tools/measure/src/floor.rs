@@ -2,33 +2,13 @@
 
 use super::rank::{Outcome, Rank, Task};
 use super::sys::{self, monotonic_ns, Shared};
-use super::volley::volley;
+use super::volley::{median_ns, pause, per, volley, warm_up, DOZE};
 use anyhow::{Context, Result};
 use rustix::thread::futex;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// Returns the number of untimed iterations before the timed ones.
-pub fn warm_up(iters: u64) -> u64 {
-    (iters / 10).clamp(1, 1000)
-}
-
-/// Returns the time per iteration since `start`.
-pub fn per(start: Instant, iters: u64) -> Outcome {
-    Outcome::Value(start.elapsed().as_secs_f64() / iters.max(1) as f64)
-}
-
-/// Does one turn of a loop that waits for the other rank; yields where both share a core.
-#[inline]
-pub fn pause(alone: bool) {
-    if alone {
-        std::thread::yield_now();
-    } else {
-        std::hint::spin_loop();
-    }
-}
 
 #[inline]
 fn await_value(word: &AtomicU64, value: u64, alone: bool) {
@@ -152,15 +132,6 @@ pub fn remote_copy(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     };
     rank.sync()?;
     Ok(outcome)
-}
-
-/// Pause before each message of a wake-up measurement; the receiver sleeps after it.
-pub const DOZE: Duration = Duration::from_millis(2);
-
-/// Returns the median of wake-up times in ns as an outcome.
-pub fn median_ns(mut samples: Vec<u64>) -> Outcome {
-    samples.sort_unstable();
-    Outcome::Value(samples.get(samples.len() / 2).map_or(f64::NAN, |&ns| ns as f64 * 1e-9))
 }
 
 /// Measures the time from before the waking call to after the return of the sleeping one.

@@ -1,7 +1,7 @@
 //! The measurements of this process so far, for an interrupt: tables of long benchmarks come at the
 //! end.
 
-use super::pair::Sample;
+use super::sample::Sample;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};

@@ -3,11 +3,12 @@
 use super::far::{self, Far};
 use super::kept;
 use super::netns::{Hosts, Place};
+use super::options::Options;
+use super::probe::{Answer, Outcome, Probe, Task};
 use super::progress::Plan;
-use super::rank::{Answer, Outcome, Probe, Task};
+pub use super::sample::Sample;
 use super::sys::{self, Setup};
 use super::table::human;
-use super::Options;
 use anyhow::{bail, ensure, Context, Result};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use rustix::thread::{sched_getaffinity, CpuSet};
@@ -295,37 +296,6 @@ impl Pair {
             }
         }
         Ok((result, cpu))
-    }
-}
-
-/// Median, smallest and largest of several repetitions.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
-    /// Median.
-    pub median: f64,
-    /// Smallest.
-    pub min: f64,
-    /// Largest.
-    pub max: f64,
-}
-
-impl Sample {
-    /// Returns the sample of these values; `None` of no values.
-    pub fn of(mut values: Vec<f64>) -> Option<Sample> {
-        values.sort_by(f64::total_cmp);
-        let (&min, &max) = (values.first()?, values.last()?);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            0 => (values[middle - 1] + values[middle]) / 2.0,
-            _ => values[middle],
-        };
-        Some(Sample { median, min, max })
-    }
-
-    /// Applies `f` to every value and sorts the bounds again.
-    pub fn map(self, f: impl Fn(f64) -> f64) -> Sample {
-        let (a, b) = (f(self.min), f(self.max));
-        Sample { median: f(self.median), min: a.min(b), max: a.max(b) }
     }
 }
 

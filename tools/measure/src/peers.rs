@@ -1,9 +1,9 @@
 //! Peers: the channels that programs use today to pass bytes between processes.
 
-use super::floor::{median_ns, pause, per, DATAGRAM, DOZE};
+use super::floor::DATAGRAM;
 use super::rank::{Channel, Outcome, Rank, Task};
 use super::sys::{self, monotonic_ns};
-use super::volley::volley;
+use super::volley::{median_ns, pause, per, volley, DOZE};
 use anyhow::{Context, Result};
 use rustix::fs::{mkfifoat, Mode, CWD};
 use std::io::{ErrorKind, Read, Write};

@@ -1,9 +1,9 @@
 //! Small messages per second, one pair, one direction.
 
-use super::floor::per;
 use super::pingpong::socket_of;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
+use super::volley::per;
 use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::Instant;

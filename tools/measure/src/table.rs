@@ -1,6 +1,6 @@
 //! Results: tables for people, one JSON object per line for programs.
 
-use super::pair::Sample;
+use super::sample::Sample;
 use serde::Serialize;
 use std::fmt::Write;
 

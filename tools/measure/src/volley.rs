@@ -1,9 +1,37 @@
-//! A round-trip measurement between the two ranks.
+//! The loops of measurements: a round trip between the two ranks, its times, its pauses.
 
-use super::floor::{per, warm_up};
 use super::rank::{Outcome, Rank, Task};
 use anyhow::Result;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Returns the number of untimed iterations before the timed ones.
+pub fn warm_up(iters: u64) -> u64 {
+    (iters / 10).clamp(1, 1000)
+}
+
+/// Returns the time per iteration since `start`.
+pub fn per(start: Instant, iters: u64) -> Outcome {
+    Outcome::Value(start.elapsed().as_secs_f64() / iters.max(1) as f64)
+}
+
+/// Does one turn of a loop that waits for the other rank; yields where both share a core.
+#[inline]
+pub fn pause(alone: bool) {
+    if alone {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+/// Pause before each message of a wake-up measurement; the receiver sleeps after it.
+pub const DOZE: Duration = Duration::from_millis(2);
+
+/// Returns the median of wake-up times in ns as an outcome.
+pub fn median_ns(mut samples: Vec<u64>) -> Outcome {
+    samples.sort_unstable();
+    Outcome::Value(samples.get(samples.len() / 2).map_or(f64::NAN, |&ns| ns as f64 * 1e-9))
+}
 
 /// Measures the one-way time: rank 0 sends and rank 1 answers, each with `state`. `recv` returns
 /// false if the message is lost; then `lost` is the reason for the missing figure.

@@ -1,35 +1,15 @@
 //! Floors on raw Ethernet: the sockets of the packet and XDP links without weft, between lab hosts.
 
-use super::floor::pause;
+pub use super::probe::Socket;
 use super::rank::{Outcome, Rank, Task};
-use super::volley::volley;
+use super::volley::{pause, volley};
 use anyhow::{Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use weft_link::ether::{EtherHead, EtherType, Interface, Interfaces, Mac};
 use weft_link::{BarePacket, BareXdp};
-
-/// The kind of socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Socket {
-    /// AF_PACKET with a receive ring.
-    Packet,
-    /// AF_XDP, in the mode that the link would use.
-    Xdp,
-}
-
-impl Socket {
-    /// Returns its name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Socket::Packet => "AF_PACKET",
-            Socket::Xdp => "AF_XDP",
-        }
-    }
-}
 
 /// Longest message that a frame at an MTU of 1500 carries.
 pub const FRAME: usize = 1500 - EtherHead::SHIM;

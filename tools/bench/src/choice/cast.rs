@@ -3,7 +3,7 @@
 use super::super::crowd::{self, Part};
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::sys::monotonic_ns;
-use super::COMPUTES;
+use super::cell::COMPUTES;
 use anyhow::{ensure, Context, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

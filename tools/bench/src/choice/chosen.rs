@@ -75,7 +75,7 @@ impl Chosen {
 
     /// Returns the number of members of multicasts.
     pub fn members(&self) -> usize {
-        self.members.map_or(super::grid::MEMBERS, usize::from)
+        self.members.map_or(super::cell::MEMBERS, usize::from)
     }
 
     /// # Errors

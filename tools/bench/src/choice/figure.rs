@@ -1,7 +1,7 @@
 //! The grid as a picture: a column for each link, a row for each figure.
 
 use super::super::LinkName;
-use super::grid::{Cell, Figure};
+use super::cell::{Cell, Figure};
 use super::report::digits;
 use weft::choices::Tree;
 use weft_plot::{plain, text, title, Anchor, Colour, Picture, Scale, Shape, BLACK, COLOURS, GREY};

@@ -3,6 +3,7 @@
 
 mod carrier;
 pub mod cast;
+mod cell;
 mod chosen;
 mod figure;
 pub mod grid;
@@ -17,6 +18,7 @@ use super::More;
 use super::{others, pingpong, Bench, LinkName, Options, What};
 use anyhow::{bail, Result};
 use cast::Cast;
+use cell::COMPUTES;
 use chosen::of_messages;
 use weft::choices::{Choices, Receipt, Transfer, Tree};
 
@@ -190,9 +192,6 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Resul
     );
     Ok(table)
 }
-
-/// Time that the owner of a counter computes between two polls, ns.
-const COMPUTES: u64 = 1_000_000;
 
 fn fetch_add(bench: &mut Bench<'_>, name: &'static str, choices: &Choices) -> Result<Table> {
     let (floor, bare) = floor(bench, 16);

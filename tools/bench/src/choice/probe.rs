@@ -1,10 +1,10 @@
 //! The two ranks' part in measuring the packet interface.
 
-use super::super::floor::{median_ns, per};
 use super::super::logp::{clock_ns, BURST};
 use super::super::opened;
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::volley::volley;
+use super::super::volley::{median_ns, per};
 use super::carrier::Carrier;
 use anyhow::{Context, Result};
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,7 @@
 //! The grid as a CSV file and as a page of text.
 
 use super::super::{date, machine, LinkName, Options};
-use super::grid::{Cell, Figure, BULK, DISTURBED, HEAD, MEMBERS, TRIES};
-use super::COMPUTES;
+use super::cell::{Cell, Figure, BULK, COMPUTES, DISTURBED, HEAD, MEMBERS, TRIES};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 use weft::choices::{Transfer, Tree};

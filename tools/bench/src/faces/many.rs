@@ -5,8 +5,8 @@
 use super::sys::Mx;
 use super::together::{add, both_ways, Over};
 use super::v4;
-use crate::floor::{per, warm_up};
 use crate::rank::{Outcome, Rank, Task};
+use crate::volley::{per, warm_up};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};

@@ -9,7 +9,6 @@ mod sys;
 pub mod together;
 pub mod wired;
 
-use crate::floor::{per, warm_up};
 use crate::netns::Place;
 use crate::pair::Sample;
 use crate::rank::{Channel, Outcome, Probe, Rank, Task};
@@ -17,6 +16,7 @@ use crate::sockets::Beside;
 use crate::table::Better;
 use crate::target::{self, Aim, Run};
 use crate::volley::volley;
+use crate::volley::{per, warm_up};
 use crate::{opened, More};
 use crate::{Bench, LinkName, Options, What};
 use anyhow::{Context, Result};

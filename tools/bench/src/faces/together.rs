@@ -2,10 +2,10 @@
 //! over TCP in the same steps.
 
 use super::sys::Mx;
-use crate::floor::{pause, per, warm_up};
 use crate::opened;
 use crate::peers::Spinning;
 use crate::rank::{Outcome, Rank, Task};
+use crate::volley::{pause, per, warm_up};
 use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read, Write};

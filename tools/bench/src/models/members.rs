@@ -4,9 +4,9 @@
 use super::bytes::Bytes;
 use super::Figure;
 use crate::crowd::{self, Part};
-use crate::floor::per;
 use crate::rank::{Outcome, Rank, Task};
 use crate::sys::monotonic_ns;
+use crate::volley::per;
 use anyhow::{bail, ensure, Context, Result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,9 +1,9 @@
 //! Peers of the models: calls over TCP, and the counter of a Redis server.
 
-use crate::floor::{per, warm_up};
 use crate::peers::{self, Duplex, Spinning};
 use crate::rank::{Channel, Outcome, Rank, Task};
 use crate::sys::{self, Setup};
+use crate::volley::{per, warm_up};
 use anyhow::{ensure, Context, Result};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

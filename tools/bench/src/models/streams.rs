@@ -1,8 +1,8 @@
 //! Streams of two ranks: data go from the first one to the second.
 
 use super::two::{models, Count, Models, Op, ECHO, TAKE};
-use crate::floor::{per, warm_up};
 use crate::rank::{Outcome, Rank, Task};
+use crate::volley::{per, warm_up};
 use anyhow::{Context, Result};
 use std::cell::Cell;
 use std::hint::black_box;

@@ -2,10 +2,10 @@
 
 use super::bytes::Bytes;
 use super::streams;
-use crate::floor::{median_ns, per, warm_up};
 use crate::logp::clock_ns;
 use crate::opened;
 use crate::rank::{Outcome, Rank, Task};
+use crate::volley::{median_ns, per, warm_up};
 use anyhow::Result;
 use std::cell::Cell;
 use std::hint::black_box;

@@ -8,11 +8,11 @@
 use crate::fault::{Fault, Kind};
 use crate::inside::Inside;
 use crate::models::Models;
-use crate::objects::Worker;
 use crate::senders::Senders;
 use crate::sys::{sleep_on, Owned};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
+use std::any::Any;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -37,6 +37,21 @@ struct State {
     followers: usize,
 }
 
+/// The one that executes operations of shared objects.
+pub trait Executes: Any + Send + Sync {
+    /// True in an operation that this thread executes.
+    fn is_inside(&self) -> bool;
+
+    /// Handles what has come. False inside an operation.
+    ///
+    /// # Errors
+    /// The job was left; the exception of a signal handler.
+    fn execute(&self, py: Python<'_>, gate: &Gate) -> PyResult<bool>;
+
+    /// Returns the value itself.
+    fn as_any(&self) -> &dyn Any;
+}
+
 /// A job that many threads use.
 pub struct Gate {
     origin: Origin,
@@ -50,7 +65,7 @@ pub struct Gate {
     /// Longest time of a call in nanoseconds; 0: no limit.
     limit: AtomicU64,
     /// The one that executes operations of shared objects, once there are some.
-    worker: OnceLock<Worker>,
+    worker: OnceLock<Box<dyn Executes>>,
 }
 
 /// The end of a part of a wait.
@@ -103,14 +118,14 @@ impl Gate {
     }
 
     /// Has waits execute operations of shared objects.
-    pub fn set_worker(&self, worker: Worker) {
+    pub fn set_worker(&self, worker: impl Executes) {
         // A second one is the same.
-        let _known = self.worker.set(worker);
+        let _known = self.worker.set(Box::new(worker));
     }
 
-    /// Returns the one that executes operations of shared objects.
-    pub fn worker(&self) -> Option<&Worker> {
-        self.worker.get()
+    /// Returns the one that executes operations of shared objects, which is of this type.
+    pub fn worker<T: Executes>(&self) -> Option<&T> {
+        self.worker.get()?.as_any().downcast_ref()
     }
 
     /// Returns the time after which a wait is worth a line in the log; zero: it never is.
@@ -134,7 +149,7 @@ impl Gate {
     /// This thread executes an operation of a shared object: other ranks may need its end before
     /// they do what it would wait for.
     pub fn check_outside(&self) -> Result<(), Fault> {
-        match self.worker.get().is_some_and(Worker::is_inside) {
+        match self.worker.get().is_some_and(|worker| worker.is_inside()) {
             false => Ok(()),
             true => Err(Fault::new(
                 Kind::Operation,
@@ -256,7 +271,7 @@ impl Gate {
                 Ok(Round::Look) => py.check_signals()?,
                 Ok(Round::Work) => {
                     if let Some(worker) = self.worker.get() {
-                        worker.work(py, self)?;
+                        worker.execute(py, self)?;
                     }
                 }
                 Err(fault) => return Err(fault.raise(py)),

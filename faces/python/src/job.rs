@@ -5,7 +5,7 @@ use crate::gate::Gate;
 use crate::group::PyGroup;
 use crate::inside::{Inside, WORLD};
 use crate::number::number;
-use crate::objects::PyMessages;
+use crate::objects::{PyMessages, Worker};
 use crate::queue::PyQueue;
 use crate::region::{self, PyRegion};
 use pyo3::prelude::*;
@@ -93,7 +93,7 @@ impl PyJob {
 
     /// Ends the shared objects of this rank, unless this process is a copy of it.
     fn close_objects(&self, py: Python<'_>) -> PyResult<()> {
-        match (self.gate.check_origin(), self.gate.worker()) {
+        match (self.gate.check_origin(), Worker::of(&self.gate)) {
             (Ok(()), Some(worker)) => worker.close(py),
             _ => Ok(()),
         }

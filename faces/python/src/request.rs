@@ -4,6 +4,7 @@ use crate::fault::Fault;
 use crate::gate::Gate;
 use crate::inside::{Ended, Outcome};
 use crate::number::optional;
+use crate::objects::Worker;
 use crate::senders::Senders;
 use crate::sys::Export;
 use crate::value::{self, Parts, Value};
@@ -315,7 +316,7 @@ impl PyRequest {
             }
             Ok((inside.is_done(number), inside.has_events()))
         })?;
-        if let (true, Some(worker)) = (works, gate.worker()) {
+        if let (true, Some(worker)) = (works, Worker::of(&gate)) {
             // Others wait for them while this rank does nothing but test.
             worker.work(py, &gate)?;
         }

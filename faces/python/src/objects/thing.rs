@@ -5,7 +5,7 @@ use super::registry::{Entry, Key};
 use super::work::{Saying, Worker};
 use super::world::{self, Failed, Thing, Wish, Work, World};
 use crate::fault::{Fault, Kind};
-use crate::gate::Gate;
+use crate::gate::{Executes, Gate};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -35,7 +35,7 @@ type Shown<'py> = (usize, u64, Bound<'py, PyBytes>, i64);
 /// The objects were not opened.
 fn worker_of<'a>(py: Python<'_>, gate: &'a Gate) -> PyResult<&'a Worker> {
     let closed = || Fault::new(Kind::Operation, "there are no shared objects").raise(py);
-    gate.worker().ok_or_else(closed)
+    Worker::of(gate).ok_or_else(closed)
 }
 
 fn show(py: Python<'_>, entry: Entry) -> Shown<'_> {
@@ -165,7 +165,7 @@ impl PyMessages {
 
     /// True in an operation that this thread executes: then the signal is raised again at its end.
     fn hold_back(&self, signal: u32) -> bool {
-        self.gate.worker().is_some_and(|worker| worker.hold_back(signal))
+        Worker::of(&self.gate).is_some_and(|worker| worker.hold_back(signal))
     }
 
     /// Makes progress. True if there is something to do, or a thread does it, or a post of this
@@ -173,7 +173,7 @@ impl PyMessages {
     fn poll(&self, py: Python<'_>) -> PyResult<bool> {
         // In a copy of the process the busy thread is not there.
         self.gate.check_origin().map_err(|fault| fault.raise(py))?;
-        if self.gate.worker().is_some_and(Worker::is_busy) {
+        if Worker::of(&self.gate).is_some_and(Worker::is_busy) {
             return Ok(true);
         }
         let found = self.gate.with(|inside| {

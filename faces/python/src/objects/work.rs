@@ -3,9 +3,10 @@
 
 use super::world::{Failed, World};
 use crate::fault::{Fault, Kind};
-use crate::gate::Gate;
+use crate::gate::{Executes, Gate};
 use crate::sys::{raise_signal, thread, Guarded, Holds};
 use pyo3::prelude::*;
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -112,7 +113,27 @@ pub struct Saying<'a> {
     pub late: &'a dyn Fn(&World, Duration) -> PyErr,
 }
 
+impl Executes for Worker {
+    fn is_inside(&self) -> bool {
+        let worker = self.thread.load(Ordering::Relaxed);
+        worker != 0 && worker == thread()
+    }
+
+    fn execute(&self, py: Python<'_>, gate: &Gate) -> PyResult<bool> {
+        self.work(py, gate)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 impl Worker {
+    /// Returns the one of a job, if its objects were opened.
+    pub fn of(gate: &Gate) -> Option<&Worker> {
+        gate.worker()
+    }
+
     /// Opens the objects of a job; `runtime` is the object of Python that has the functions.
     ///
     /// # Errors
@@ -141,12 +162,6 @@ impl Worker {
         worker.world.set(&locked, world);
         drop(locked);
         Ok(worker)
-    }
-
-    /// True in an operation that this thread executes.
-    pub fn is_inside(&self) -> bool {
-        let worker = self.thread.load(Ordering::Relaxed);
-        worker != 0 && worker == thread()
     }
 
     /// True while a thread executes operations, or posts of this rank are under way.

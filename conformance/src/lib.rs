@@ -9,6 +9,7 @@
 mod built;
 pub mod cable;
 pub mod capture;
+pub mod commands;
 mod engine;
 pub mod exposition;
 pub mod hostile;
@@ -22,4 +23,4 @@ mod sys;
 
 pub use built::are_built;
 pub use skip::skip;
-pub use sys::{be_user, LatePage};
+pub use sys::{be_user, in_a_fork, LatePage};

@@ -143,6 +143,108 @@ impl Face {
     }
 }
 
+/// The links of two programs on one host.
+pub const LINKS: [&str; 2] = ["shm", "udp"];
+/// The setting of a network that loses, doubles and reorders packets.
+pub const FAULTS: (&str, &str) = ("WEFT_FAULTS", "loss=1%,dup=1%,reorder=1%,seed=5");
+/// Settings with which the end of a peer is noticed soon.
+pub const TIMES: [(&str, &str); 2] =
+    [("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")];
+
+/// The cases that every face has, with programs of the same names.
+impl Face {
+    /// Runs a program to its end; returns what it has said. `None` as from `compile`.
+    ///
+    /// # Panics
+    /// The program fails.
+    pub fn succeeds(
+        &self,
+        name: &'static str,
+        way: Way,
+        words: &[&str],
+        link: &str,
+        settings: &[(&str, &str)],
+    ) -> Option<String> {
+        let program = self.compile(name, way)?;
+        let out = start(&program, words, link, &key(), settings).wait_with_output().unwrap();
+        let said = text(&out);
+        assert!(out.status.success(), "{name} {way:?} {words:?}, {link} {settings:?}: {said}");
+        Some(said)
+    }
+
+    /// Checks that two programs find each other.
+    ///
+    /// # Panics
+    /// The programs do not.
+    pub fn assert_hello(&self) {
+        for link in LINKS {
+            let words: [&[&str]; 2] = [&["server"], &["client", "localhost"]];
+            let Some(said) = self.both("hello", Way::C, words, link, &[]) else { return };
+            assert!(said.contains("server received: client"), "{link}: {said}");
+            assert!(said.contains("client received: hello, client"), "{link}: {said}");
+        }
+    }
+
+    /// Checks that the headers have the layouts of the interface in C and in C++.
+    ///
+    /// # Panics
+    /// One has another.
+    pub fn assert_layout(&self) {
+        for way in [Way::C, Way::Cpp] {
+            let _said = self.succeeds("layout", way, &[], "shm", &[]);
+        }
+    }
+
+    /// Checks that a server goes on after its client has ended: `words` follow the first word of
+    /// both programs.
+    ///
+    /// # Panics
+    /// The server does not go on.
+    pub fn assert_outlives(&self, link: &str, words: &[&str]) {
+        let Some(program) = self.compile("death", Way::C) else { return };
+        let key = key();
+        let begin = |side| start(&program, &[&[side], words].concat(), link, &key, &TIMES);
+        let (mut client, server) = (begin("client"), begin("server"));
+        let server = server.wait_with_output().unwrap();
+        // One that was stopped.
+        let _ended = client.kill();
+        let client = client.wait_with_output().unwrap();
+        assert_goes_on(&[server, client], &format!("{link} {words:?}"));
+    }
+
+    /// Returns the names that the library exports, in order. `None`, with the reason printed, if
+    /// this machine has no `nm`.
+    pub fn exported(&self) -> Option<Vec<String>> {
+        let mut nm = Command::new("nm");
+        let Ok(out) = nm.args(["-D", "--defined-only"]).arg(self.library()).output() else {
+            skip("no nm (binutils)");
+            return None;
+        };
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        let names = said.lines().filter_map(|line| line.split_whitespace().last());
+        let mut exported: Vec<String> = names.map(String::from).collect();
+        exported.sort_unstable();
+        Some(exported)
+    }
+}
+
+/// Checks that a server and a client have done all that takes two.
+///
+/// # Panics
+/// One has not.
+pub fn assert_all(said: &str, case: &str) {
+    assert_eq!(said.matches("all is as it has to be").count(), 2, "{case}: {said}");
+}
+
+/// Checks that a server, the first of two programs, has said that it goes on.
+///
+/// # Panics
+/// The server has not.
+pub fn assert_goes_on(of: &[Output; 2], case: &str) {
+    let [server, client] = of.each_ref().map(text);
+    assert!(server.contains("the server goes on"), "{case}: {server}{client}");
+}
+
 /// A program on one of two hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {

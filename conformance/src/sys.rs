@@ -1,6 +1,10 @@
 //! Waiting on descriptors; network namespaces; users; memory that comes late.
 #![allow(unsafe_code)]
 
+mod fork;
+
+pub use fork::in_a_fork;
+
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! Counters, declared once.
 
+/// Declares the type `Stats` of counters: the name and the meaning of each.
+#[macro_export]
 macro_rules! counters {
-    ($($name:ident: $what:literal,)*) => {
-        /// Counters of an engine since it was made.
+    ($(#[$about:meta])* $($name:ident: $what:literal,)*) => {
+        $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats {
@@ -23,6 +25,7 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Counters of an engine since it was made.
     packets_sent: "Packets handed to links, retransmissions and acknowledgements included.",
     packets_received: "Packets accepted from links.",
     bytes_sent: "Payload bytes handed to links.",

@@ -156,33 +156,45 @@ pub trait Sink {
     }
 }
 
-/// Sends the first packets of a run of `packets` DATA packets to `peer`, and returns their number,
-/// by [`Trains::send_run`] or, on a link without it, by [`Link::send`].
+/// DATA packets to one peer that share a payload in equal parts.
+#[derive(Clone, Copy, Debug)]
+pub struct DataRun<'a> {
+    /// The peer.
+    pub peer: PeerId,
+    /// The index of an interface among those that share bulk data to the peer
+    /// ([`LinkEvent::Stripes`]); 0 the only or the first one.
+    pub stripe: u8,
+    /// The header of the first packet; the others differ in sequence number and offset
+    /// ([`wire::advance`](weft_core::wire::advance)).
+    pub header: &'a [u8],
+    /// The payload of all packets.
+    pub payload: &'a [u8],
+    /// Number of packets.
+    pub packets: usize,
+}
+
+impl DataRun<'_> {
+    /// Returns the payload bytes of each packet.
+    #[inline]
+    pub fn each(&self) -> usize {
+        self.payload.len() / self.packets.max(1)
+    }
+}
+
+/// Sends the first packets of a run, and returns their number, by [`Trains::send_run`] or, on a
+/// link without it, by [`Link::send`].
 #[inline]
-pub fn send_run<L: Link + ?Sized>(
-    link: &mut L,
-    peer: PeerId,
-    stripe: u8,
-    header: &[u8],
-    payload: &[u8],
-    packets: usize,
-) -> usize {
-    match link.send_run(peer, stripe, header, payload, packets) {
+pub fn send_run<L: Link + ?Sized>(link: &mut L, run: &DataRun<'_>) -> usize {
+    match link.send_run(run) {
         Some(sent) => sent,
-        None => send_apart(link, peer, header, payload, packets),
+        None => send_apart(link, run),
     }
 }
 
 /// Does the work of [`send_run`] by calls of [`Link::send`].
-pub fn send_apart<L: Link + ?Sized>(
-    link: &mut L,
-    peer: PeerId,
-    header: &[u8],
-    payload: &[u8],
-    packets: usize,
-) -> usize {
+pub fn send_apart<L: Link + ?Sized>(link: &mut L, run: &DataRun<'_>) -> usize {
     const AT_ONCE: usize = 64;
-    let each = payload.len() / packets.max(1);
+    let (DataRun { peer, header, payload, packets, .. }, each) = (*run, run.each());
     let mut headers = [[0; HEADER_MAX]; AT_ONCE];
     let mut done = 0;
     while done < packets {
@@ -205,14 +217,8 @@ pub fn send_apart<L: Link + ?Sized>(
 }
 
 /// Calls `f` with header and payload of the first `sent` packets of a run.
-pub(crate) fn each_of(
-    header: &[u8],
-    payload: &[u8],
-    packets: usize,
-    sent: usize,
-    mut f: impl FnMut(&[u8], &[u8]),
-) {
-    let each = payload.len() / packets.max(1);
+pub(crate) fn each_of(run: &DataRun<'_>, sent: usize, mut f: impl FnMut(&[u8], &[u8])) {
+    let (DataRun { header, payload, .. }, each) = (*run, run.each());
     for i in 0..sent {
         let mut own = [0; HEADER_MAX];
         own[..header.len()].copy_from_slice(header);
@@ -227,6 +233,25 @@ pub struct WaitFd {
     /// The descriptor; owned by the link.
     pub fd: RawFd,
 }
+
+/// The methods of [`Link`] of a link with the methods `send_frames` and `recv_frames`, and the
+/// field `events`.
+macro_rules! own_frames {
+    () => {
+        fn send(&mut self, frames: &[crate::Frame<'_>]) -> usize {
+            self.send_frames(frames)
+        }
+
+        fn recv(&mut self, budget: usize, sink: &mut dyn crate::Sink) -> usize {
+            self.recv_frames(budget, sink)
+        }
+
+        fn poll_event(&mut self) -> Option<crate::LinkEvent> {
+            self.events.pop()
+        }
+    };
+}
+pub(crate) use own_frames;
 
 /// Paths to peers and their processes, for links that know more than one path or see processes.
 pub trait Reach {
@@ -258,21 +283,10 @@ pub trait Reach {
 /// Packets of bulk data that leave with one call, for links that name a train in their
 /// capabilities.
 pub trait Trains {
-    /// Sends the first packets of a run of `packets` DATA packets to `peer`, and returns their
-    /// number. The packets share `payload` in equal parts. `header` is the header of the first
-    /// packet; the others differ in sequence number and offset
-    /// ([`wire::advance`](weft_core::wire::advance)). Otherwise as [`send`](Link::send). They leave
-    /// over one of the interfaces that share bulk data to the peer: `stripe` is its index
-    /// ([`LinkEvent::Stripes`]), 0 the only or the first one. `None` if the link sends each packet
-    /// by itself: [`send_run`] does that.
-    fn send_run(
-        &mut self,
-        _peer: PeerId,
-        _stripe: u8,
-        _header: &[u8],
-        _payload: &[u8],
-        _packets: usize,
-    ) -> Option<usize> {
+    /// Sends the first packets of a run, and returns their number. Otherwise as
+    /// [`send`](Link::send). `None` if the link sends each packet by itself: [`send_run`] does
+    /// that.
+    fn send_run(&mut self, _run: &DataRun<'_>) -> Option<usize> {
         None
     }
 }

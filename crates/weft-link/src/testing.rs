@@ -3,8 +3,12 @@
 
 #[path = "../../../conformance/src/skip.rs"]
 mod skip;
+#[allow(unsafe_code)]
+#[path = "../../../conformance/src/sys/fork.rs"]
+mod sys;
 
 pub(crate) use skip::skip;
+pub(crate) use sys::in_a_fork;
 
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -36,6 +40,48 @@ pub(crate) fn run(words: &str) -> Result<String, String> {
     match out.status.success() {
         true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
         false => Err(format!("{words}: {}", String::from_utf8_lossy(&out.stderr).trim())),
+    }
+}
+
+/// The two ends of a link in one process.
+pub(crate) mod ends {
+    use crate::secure::{JobKey, Mode, Security};
+    use crate::{Address, Link};
+    use std::time::Duration;
+    use weft_core::wire::{emit, Common, Hello, Packet};
+    use weft_core::{EndpointId, PeerId};
+
+    pub const A: EndpointId = EndpointId(0xa);
+    pub const B: EndpointId = EndpointId(0xb);
+    /// The number of the other side, the same on both sides.
+    pub const P: PeerId = PeerId(2);
+    /// Session numbers that A and B gave each other.
+    pub const TO_A: u32 = (1 << 20) | 7;
+    pub const TO_B: u32 = (3 << 20) | 9;
+    pub const LONG: Duration = Duration::from_secs(300);
+
+    pub fn security(me: EndpointId, mode: Mode, key: u8) -> Security {
+        Security { mode, job_key: JobKey::from_bytes(&[key; 32]).unwrap(), me }
+    }
+
+    pub fn address_of(link: &impl Link, endpoint: EndpointId) -> Address {
+        let mut address = Address { endpoint, host: 1, ..Default::default() };
+        link.advertise(&mut address);
+        address
+    }
+
+    /// Returns the header of a HELLO to B.
+    pub fn hello(src: EndpointId) -> Vec<u8> {
+        let hello = Hello {
+            src_eid: src.0,
+            dst_eid: B.0,
+            session_offer: 1,
+            mtu: 1456,
+            version_min: 1,
+            version_max: 1,
+            credit: 0,
+        };
+        emit(&Common::default(), &Packet::Hello(hello)).as_slice().to_vec()
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::run::{is_part, Run};
 use crate::secure::{Mode, Opened, Secure, TRAILER};
 use crate::wrap::Corruptor;
-use crate::{Bytes, Frame, Sink};
+use crate::{Bytes, DataRun, Frame, Sink};
 use std::ops::Range;
 use weft_core::wire::{self, Data};
 use weft_core::PeerId;
@@ -28,17 +28,6 @@ pub(crate) struct Sealed {
     pub segment: usize,
     /// Length of all packets, in bytes.
     pub len: usize,
-}
-
-/// DATA packets that share a payload in equal parts
-/// ([`Trains::send_run`](crate::Trains::send_run)).
-#[derive(Clone, Copy)]
-pub(crate) struct DataRun<'a> {
-    pub peer: PeerId,
-    pub header: &'a [u8],
-    pub payload: &'a [u8],
-    /// Payload bytes of each packet.
-    pub each: usize,
 }
 
 impl Sealer<'_> {
@@ -78,7 +67,7 @@ impl Sealer<'_> {
 
     /// Seals the packets of a run from index `first` on, as many as fit.
     pub fn run(mut self, run: &DataRun<'_>, first: usize) -> Option<Sealed> {
-        let DataRun { peer, header, payload, each } = *run;
+        let (DataRun { peer, header, payload, .. }, each) = (*run, run.each());
         let segment = header.len() + each + self.secure.trailer_len();
         let most = (self.out.len() / segment).clamp(1, self.most);
         let mut own = [0; 64];

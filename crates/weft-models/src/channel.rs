@@ -4,7 +4,7 @@
 use crate::net::{Incoming, Net, RankFailure, Unsent};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// Most bytes of the program in a message of a model. A wrong length takes no more memory.
@@ -56,6 +56,19 @@ impl Pauses {
 
 /// A module's receiver of messages: sender, kind, bytes.
 pub(crate) type Receive = Rc<dyn Fn(usize, u8, &[u8])>;
+
+/// Returns a receiver that passes messages to a value as long as it is there.
+pub(crate) fn receiver<T: 'static>(
+    of: &Weak<T>,
+    receive: impl Fn(&Rc<T>, usize, u8, &[u8]) + 'static,
+) -> Receive {
+    let of = Weak::clone(of);
+    Rc::new(move |from, kind, bytes| {
+        if let Some(of) = of.upgrade() {
+            receive(&of, from, kind, bytes);
+        }
+    })
+}
 
 /// A message on its way out.
 struct Parcel {

@@ -1,28 +1,7 @@
 //! Counters, declared once.
 
-macro_rules! counters {
-    ($($name:ident: $what:literal,)*) => {
-        /// Counters of a node since it was made.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct Stats {
-            $(#[doc = $what] pub $name: u64,)*
-        }
-
-        impl Stats {
-            /// Names and meanings, in the order of [`Stats::values`].
-            pub const NAMES: &'static [(&'static str, &'static str)] =
-                &[$((stringify!($name), $what),)*];
-
-            /// Returns the values in the order of [`Stats::NAMES`].
-            pub fn values(&self) -> [u64; Stats::NAMES.len()] {
-                [$(self.$name,)*]
-            }
-        }
-    };
-}
-
-counters! {
+weft_core::counters! {
+    /// Counters of a node since it was made.
     messages_sent: "Messages handed to the driver.",
     bytes_sent: "Bytes of these messages.",
     messages_received: "Messages accepted.",

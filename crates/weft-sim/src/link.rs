@@ -10,7 +10,8 @@ use weft_core::wire::{field, session_index, session_of, PacketType};
 use weft_core::{EndpointId, LinkCaps, PeerId, Pulse};
 use weft_link::kind::Kind;
 use weft_link::run::{is_part, Run};
-use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use weft_link::WaitFd;
+use weft_link::{Address, Bytes, DataRun, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink};
 
 /// Bytes of the checksum after each frame. Not counted as wire bytes: the security trailer is part
 /// of [`crate::Wire::overhead_bytes`].
@@ -475,16 +476,9 @@ impl Link for SimLink {
 impl weft_link::DirectMemory for SimLink {}
 
 impl weft_link::Trains for SimLink {
-    fn send_run(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> Option<usize> {
-        self.stripe = usize::from(stripe).min(self.networks.len() - 1);
-        let sent = weft_link::link::send_apart(self, peer, header, payload, packets);
+    fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> {
+        self.stripe = usize::from(run.stripe).min(self.networks.len() - 1);
+        let sent = weft_link::link::send_apart(self, run);
         self.stripe = 0;
         Some(sent)
     }

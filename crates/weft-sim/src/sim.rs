@@ -417,6 +417,28 @@ impl Sim {
         }
     }
 
+    /// Runs a program over the models on every host, in a test, and returns the outcomes in the
+    /// order of the hosts.
+    ///
+    /// # Panics
+    /// The simulation or a program failed, or an agent is chosen.
+    pub fn outcomes<P, T, E, F, Fut>(mut self, params: &P, program: F) -> Vec<T>
+    where
+        P: Clone + 'static,
+        T: 'static,
+        E: fmt::Debug,
+        F: Fn(Live, Rc<P>) -> Fut + Clone + 'static,
+        Fut: Future<Output = Result<T, E>> + 'static,
+    {
+        let params = Rc::new(params.clone());
+        let all = self.results(move |env| {
+            let net = env.net().expect("no agent is chosen");
+            let run = program(net, Rc::clone(&params));
+            async move { run.await.expect("no rank fails") }
+        });
+        all.unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
     /// Makes a failure of this simulation.
     pub fn failure(&self, what: String) -> Failure {
         let trace = Box::new(self.net.borrow().trace().clone());

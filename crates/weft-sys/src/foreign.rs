@@ -264,7 +264,7 @@ fn begin(mut all: MutexGuard<'static, Lanes>, user: u32) {
     if waiting > all.resting && all.threads < THREADS_MAX {
         let thread = std::thread::Builder::new().name("weft-closing".into()).stack_size(STACK);
         // Where the system has no thread now, the next descriptor tries again.
-        if sys::without_signals(|| thread.spawn(work)).is_ok() {
+        if sys::threads::without_signals(|| thread.spawn(work)).is_ok() {
             all.threads += 1;
         }
     }

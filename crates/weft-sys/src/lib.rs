@@ -9,6 +9,9 @@
 //! - [`agent`]: the way of every client to a socket of an agent, which checks the agent's user.
 //! - [`passing`]: messages with descriptors.
 //! - [`foreign`]: descriptors of strangers, and the threads that close them.
+//! - [`epoll`]: descriptors that are waited for together.
+//! - [`forks`]: copies of this process.
+//! - [`threads`]: threads that take no signals from the program.
 //! - [`memory`]: memory of another process that can be mapped without a risk.
 //!
 //! Unsafe code stands in the `sys` module only.
@@ -27,3 +30,4 @@ pub mod user;
 
 pub use foreign::Foreign;
 pub use peer::Peer;
+pub use sys::{epoll, forks, threads};

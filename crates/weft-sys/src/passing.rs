@@ -46,6 +46,31 @@ pub fn send(socket: impl AsFd, bytes: &[u8], pass: Option<BorrowedFd<'_>>) -> io
     sys::send(socket.as_fd(), bytes, pass)
 }
 
+/// Sends one message with descriptors, at most 253, to a process that this one trusts: waits as
+/// long as the time limit of the socket allows.
+///
+/// # Errors
+/// `WouldBlock`: the time is over. The other side has ended.
+///
+/// # Panics
+/// There are more descriptors.
+pub fn send_patiently(socket: impl AsFd, bytes: &[u8], pass: &[BorrowedFd<'_>]) -> io::Result<()> {
+    sys::send_patiently(socket.as_fd(), bytes, pass)
+}
+
+/// Receives one message of a process that this one trusts, with its descriptors: waits as long as
+/// the time limit of the socket allows. Its length is 0 if the other end is closed.
+///
+/// # Errors
+/// `WouldBlock`: the time is over. `InvalidData`: the message was longer than the buffer, or this
+/// process had no free descriptor for one that came with it.
+pub fn recv_patiently(socket: impl AsFd, buf: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    match sys::recv_patiently(socket.as_fd(), buf)? {
+        (len, passed, false, false) => Ok((len, passed)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
 /// Waits until a socket can be read.
 ///
 /// # Errors

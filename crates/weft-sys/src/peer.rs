@@ -19,7 +19,7 @@ impl Peer {
     /// # Errors
     /// The descriptor is no connected Unix socket.
     pub fn of(socket: impl AsFd) -> io::Result<Peer> {
-        sys::peer(socket.as_fd())
+        sys::peer(socket.as_fd()).map(|(pid, uid)| Peer { pid, uid })
     }
 
     /// Checks that it is of this process's user.

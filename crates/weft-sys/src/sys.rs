@@ -1,12 +1,15 @@
 //! System calls whose arguments are pointers.
 
-use crate::Peer;
+pub mod epoll;
+pub mod forks;
+pub mod threads;
+
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed, ManuallyDrop};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Most descriptors in one message (the kernel's SCM_MAX_FD).
-const FDS_MAX: usize = 253;
+pub const FDS_MAX: usize = 253;
 
 /// Room for as many descriptors as a message may have and for the sender's name, aligned for
 /// `cmsghdr`.
@@ -24,9 +27,9 @@ fn check(result: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Returns the process at the other end. (The wrapper of `rustix` has no value for process 0, which
-/// the kernel names where the process is not visible from here.)
-pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
+/// Returns process and user of the other end. (The wrapper of `rustix` has no value for process 0,
+/// which the kernel names where the process is not visible from here.)
+pub fn peer(fd: BorrowedFd<'_>) -> io::Result<(i32, u32)> {
     let mut cred = libc::ucred { pid: 0, uid: u32::MAX, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (fd, at) = (fd.as_raw_fd(), (&raw mut cred).cast());
@@ -35,7 +38,7 @@ pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     // Sockets that are no Unix sockets have no user.
     match cred.uid {
         u32::MAX => Err(io::ErrorKind::NotConnected.into()),
-        uid => Ok(Peer { pid: cred.pid.max(0), uid }),
+        uid => Ok((cred.pid.max(0), uid)),
     }
 }
 
@@ -46,6 +49,11 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], pass: Option<BorrowedFd<'_>>) -> i
 
 /// Sends one message with up to [`FDS_MAX`] descriptors; never waits.
 pub fn send_all(fd: BorrowedFd<'_>, bytes: &[u8], pass: &[BorrowedFd<'_>]) -> io::Result<()> {
+    send_by(fd, bytes, pass, libc::MSG_DONTWAIT)
+}
+
+/// Sends one message with up to [`FDS_MAX`] descriptors; waits as long as the socket allows.
+pub fn send_patiently(fd: BorrowedFd<'_>, bytes: &[u8], pass: &[BorrowedFd<'_>]) -> io::Result<()> {
     send_by(fd, bytes, pass, 0)
 }
 
@@ -56,7 +64,7 @@ pub fn send_out_of_band(
     byte: &[u8; 1],
     pass: BorrowedFd<'_>,
 ) -> io::Result<()> {
-    send_by(fd, byte, &[pass], libc::MSG_OOB)
+    send_by(fd, byte, &[pass], libc::MSG_DONTWAIT | libc::MSG_OOB)
 }
 
 fn send_by(
@@ -86,7 +94,7 @@ fn send_by(
             std::ptr::copy_nonoverlapping(pass.as_ptr().cast::<u8>(), data, size as usize);
         }
     }
-    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | more;
+    let flags = libc::MSG_NOSIGNAL | more;
     // SAFETY: the message points to live buffers.
     match unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) } {
         0.. => Ok(()),
@@ -100,6 +108,15 @@ pub type Parts = (usize, Vec<OwnedFd>, bool, bool);
 
 /// Receives one message with all its descriptors; never waits.
 pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Parts> {
+    recv_by(fd, buf, libc::MSG_DONTWAIT)
+}
+
+/// Receives one message with all its descriptors; waits as long as the socket allows.
+pub fn recv_patiently(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Parts> {
+    recv_by(fd, buf, 0)
+}
+
+fn recv_by(fd: BorrowedFd<'_>, buf: &mut [u8], more: libc::c_int) -> io::Result<Parts> {
     let mut part = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let mut control = Control([0; size_of::<Control>()]);
     // SAFETY: all-zero is a valid value.
@@ -107,7 +124,7 @@ pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Parts> {
     (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = size_of::<Control>() as _;
-    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    let flags = libc::MSG_CMSG_CLOEXEC | more;
     // SAFETY: the message points to live, writable buffers of the stated lengths.
     let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) };
     let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
@@ -236,19 +253,4 @@ impl<T: Into<OwnedFd> + AsFd> Drop for Foreign<T> {
         let content = unsafe { ManuallyDrop::take(&mut self.content) };
         crate::foreign::end(content.into(), self.user, self.is_connection);
     }
-}
-
-/// Runs `f` with all signals blocked: threads that it starts take no signals from the program.
-pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: all-zero is a valid set; both sets are live for the calls.
-    let old = unsafe {
-        let (mut all, mut old) = (zeroed(), zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old);
-        old
-    };
-    let result = f();
-    // SAFETY: `old` is the set that was in force before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut()) };
-    result
 }

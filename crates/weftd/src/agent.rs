@@ -6,12 +6,13 @@ use crate::options::{Options, SHARING_MAX};
 use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::sockets::Sockets;
 use crate::status::{Question, StatusServer};
-use crate::sys::{self, Epoll, Interest};
+use crate::sys;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 use weft_agent::{Broker, BrokerLimits, Caller, Control, Hub};
 use weft_core::Instant;
 use weft_link::{LinkError, LinkEvent, Next, Turn, WaitFd};
+use weft_sys::epoll::{Epoll, Interest};
 use weft_sys::foreign;
 
 /// Time between two polls of quiet links whose poll costs a system call.

@@ -7,8 +7,8 @@
 use crate::giving::{is_early, Declined, Giving, Way};
 use crate::paths::Paths;
 use crate::questions::{Answer, Heard, Questions, Thing};
+use crate::sys;
 use crate::sys::passing;
-use crate::sys::{self, Epoll, Interest};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -21,6 +21,7 @@ use weft_streams::message::{Message, Other, MESSAGE_MAX, VERSION};
 use weft_streams::pairing::{Do, End, Facts, Pairing, Program};
 use weft_streams::socket_name;
 use weft_streams::words::SEGMENT;
+use weft_sys::epoll::{Epoll, Interest};
 use weft_sys::foreign::{self, Listener};
 use weft_sys::passing::Received;
 use weft_sys::{memory, Foreign, Peer};

@@ -6,6 +6,7 @@
 //! table, and a wrong one is refused.
 
 use weft::PeerId;
+use weft_mxoe::node::PeerIndex;
 
 /// An address.
 #[repr(C)]
@@ -52,6 +53,19 @@ impl Addr {
     pub fn peer(self) -> (u8, PeerId) {
         ((self.0[1] >> 32) as u8, PeerId(self.0[1] as u32))
     }
+}
+
+/// The bit of a peer's number that says that it is reached by MXoE.
+const WIRED: u32 = 1 << 31;
+
+/// Returns the number of a peer that is reached by MXoE.
+pub fn peer_id(peer: PeerIndex) -> PeerId {
+    PeerId(WIRED | u32::from(peer.0))
+}
+
+/// Returns the peer, if it is reached by MXoE.
+pub fn wired(peer: PeerId) -> Option<PeerIndex> {
+    (peer.0 & WIRED != 0).then_some(PeerIndex(peer.0 as u16))
 }
 
 #[cfg(test)]

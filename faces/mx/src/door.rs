@@ -7,9 +7,9 @@
 //!
 //! All numbers are little-endian. A message of another form is dropped.
 
+use crate::address::wired;
 use crate::address::{Addr, Local};
 use crate::code::{StatusCode, STATUS_BAD_KEY, STATUS_SUCCESS};
-use crate::wire::wired;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -1,18 +1,15 @@
 //! Programs in C over `myriexpress.h`, on two hosts.
 #![allow(non_snake_case)]
 
+mod face;
+
 use std::path::Path;
 use std::process::Output;
-use weft_conformance::programs::{key, text, Face, Side, Way};
-
-const FACE: Face = Face {
-    name: "mx-hosts",
-    sources: env!("CARGO_MANIFEST_DIR"),
-    scratch: env!("CARGO_TARGET_TMPDIR"),
-    built: "libweft_mx.so",
-    names: &["libmyriexpress.so", "libopen-mx.so.0"],
-    linked: "-lmyriexpress",
+use weft_conformance::programs::{
+    assert_all, assert_goes_on, key, text, Face, Side, Way, FAULTS, TIMES,
 };
+
+const FACE: Face = Face { name: "mx-hosts", ..face::FACE };
 
 /// Links between hosts.
 const LINKS: [&str; 3] = ["packet", "udp", "auto"];
@@ -37,7 +34,7 @@ fn pair(link: &str, settings: &[(&str, &str)]) {
     let _gone = std::fs::remove_file(&gate);
     let Some(out) = out else { return };
     let said = out.each_ref().map(text).concat();
-    assert_eq!(said.matches("all is as it has to be").count(), 2, "{link}: {said}");
+    assert_all(&said, link);
 }
 
 #[test]
@@ -47,23 +44,21 @@ fn pair__all_that_takes_two() {
 
 #[test]
 fn pair__over_a_network_with_faults() {
-    pair("packet", &[("WEFT_FAULTS", "loss=1%,dup=1%,reorder=1%,seed=5")]);
+    pair("packet", &[FAULTS]);
 }
 
 #[test]
 fn many__64_endpoints_of_a_host_each_with_a_number_of_its_own() {
     let Some(out) = both("many", [&["server"], &["client"]], "packet", &[]) else { return };
     let said = out.each_ref().map(text).concat();
-    assert_eq!(said.matches("all is as it has to be").count(), 2, "{said}");
+    assert_all(&said, "many");
 }
 
 #[test]
 fn death__the_other_side_learns_of_it_by_a_status() {
-    let times = [("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")];
     for way in ["kill", "exit", "stop"] {
         let words: [&[&str]; 2] = [&["server", way], &["client", way]];
-        let Some([server, client]) = both("death", words, "packet", &times) else { return };
-        let said = text(&server);
-        assert!(said.contains("the server goes on"), "{way}: {said}{}", text(&client));
+        let Some(ends) = both("death", words, "packet", &TIMES) else { return };
+        assert_goes_on(&ends, way);
     }
 }

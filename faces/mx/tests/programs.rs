@@ -1,30 +1,17 @@
 //! Programs in C over `myriexpress.h`, compiled with the system's compiler.
 #![allow(non_snake_case)]
 
+mod face;
+
+use face::FACE;
 use std::path::Path;
 use std::process::Command;
-use weft_conformance::programs::{key, start, text, Face, Way};
+use weft_conformance::programs::{assert_all, key, start, text, Way, FAULTS, LINKS};
 use weft_conformance::skip;
-
-const FACE: Face = Face {
-    name: "mx",
-    sources: env!("CARGO_MANIFEST_DIR"),
-    scratch: env!("CARGO_TARGET_TMPDIR"),
-    built: "libweft_mx.so",
-    names: &["libmyriexpress.so", "libopen-mx.so.0"],
-    linked: "-lmyriexpress",
-};
-
-const LINKS: [&str; 2] = ["shm", "udp"];
 
 #[test]
 fn hello__two_programs_find_each_other() {
-    for link in LINKS {
-        let words: [&[&str]; 2] = [&["server"], &["client", "localhost"]];
-        let Some(said) = FACE.both("hello", Way::C, words, link, &[]) else { return };
-        assert!(said.contains("server received: client"), "{link}: {said}");
-        assert!(said.contains("client received: hello, client"), "{link}: {said}");
-    }
+    FACE.assert_hello();
 }
 
 fn pair(way: Way, link: &str, settings: &[(&str, &str)]) {
@@ -35,7 +22,7 @@ fn pair(way: Way, link: &str, settings: &[(&str, &str)]) {
     let said = FACE.both("pair", way, words, link, settings);
     let _gone = std::fs::remove_file(&gate);
     let Some(said) = said else { return };
-    assert_eq!(said.matches("all is as it has to be").count(), 2, "{link}: {said}");
+    assert_all(&said, link);
 }
 
 #[test]
@@ -45,8 +32,7 @@ fn pair__all_that_takes_two_over_shared_memory_and_udp() {
 
 #[test]
 fn pair__all_that_takes_two_over_a_network_with_faults() {
-    let faults = ("WEFT_FAULTS", "loss=1%,dup=1%,reorder=1%,seed=5");
-    pair(Way::C, "udp", &[faults, ("WEFT_MTU", "1K")]);
+    pair(Way::C, "udp", &[FAULTS, ("WEFT_MTU", "1K")]);
 }
 
 #[test]
@@ -54,38 +40,20 @@ fn pair__under_the_address_sanitizer() {
     LINKS.into_iter().for_each(|link| pair(Way::Asan, link, &[]));
 }
 
-/// Runs a server whose client ends in a way.
-fn death(link: &str, way: &str) {
-    let Some(program) = FACE.compile("death", Way::C) else { return };
-    let key = key();
-    let times = [("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")];
-    let mut client = start(&program, &["client", way], link, &key, &times);
-    let server = start(&program, &["server", way], link, &key, &times);
-    let server = server.wait_with_output().unwrap();
-    // One that was stopped.
-    let _ended = client.kill();
-    let client = client.wait_with_output().unwrap();
-    let said = text(&server);
-    assert!(said.contains("the server goes on"), "{link} {way}: {said}{}", text(&client));
-}
-
 #[test]
 fn death__the_other_side_learns_of_it_by_a_status() {
     for link in LINKS {
-        ["kill", "exit", "stop"].into_iter().for_each(|way| death(link, way));
+        ["kill", "exit", "stop"].into_iter().for_each(|way| FACE.assert_outlives(link, &[way]));
     }
 }
 
 fn alone(way: Way) {
-    let Some(program) = FACE.compile("alone", way) else { return };
     let peers = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-peers-{way:?}"));
     std::fs::write(&peers, "# hosts of the test\n10.9.8.7 far\n").unwrap();
     let peers = peers.display().to_string();
     for link in LINKS {
         let peers = [("WEFT_MX_PEERS", peers.as_str())];
-        let out = start(&program, &[], link, &key(), &peers).wait_with_output().unwrap();
-        let said = text(&out);
-        assert!(out.status.success(), "{link}: {said}");
+        let Some(said) = FACE.succeeds("alone", way, &[], link, &peers) else { return };
         assert!(!said.contains("messages unacknowledged"), "{link}: {said}");
     }
 }
@@ -115,31 +83,23 @@ fn errors__are_fatal_unless_the_program_or_the_environment_says_otherwise() {
 
 #[test]
 fn open__without_a_link_or_an_interface_says_so() {
-    let Some(program) = FACE.compile("alone", Way::C) else { return };
     for settings in [[("WEFT_LINK", "no-such-link")], [("WEFT_MXOE", "no-such-interface")]] {
-        let out = start(&program, &["none"], "udp", &key(), &settings).wait_with_output().unwrap();
-        assert!(out.status.success(), "{settings:?}: {}", text(&out));
+        let _said = FACE.succeeds("alone", Way::C, &["none"], "udp", &settings);
     }
 }
 
 #[test]
 fn pair__without_shared_memory_as_the_environment_of_mx_asks() {
     for name in ["MX_DISABLE_SHMEM", "OMX_DISABLE_SHARED"] {
-        let Some(program) = FACE.compile("alone", Way::C) else { return };
         // Shared memory would be the only link.
         let settings = [("WEFT_LINK", "shm"), (name, "1")];
-        let out = start(&program, &["none"], "shm", &key(), &settings).wait_with_output().unwrap();
-        assert!(out.status.success(), "{name}: {}", text(&out));
+        let _said = FACE.succeeds("alone", Way::C, &["none"], "shm", &settings);
     }
 }
 
 #[test]
 fn header__layouts_are_those_of_the_interface_in_c_and_cpp() {
-    for way in [Way::C, Way::Cpp] {
-        let Some(program) = FACE.compile("layout", way) else { continue };
-        let out = start(&program, &[], "shm", &key(), &[]).wait_with_output().unwrap();
-        assert!(out.status.success(), "{way:?}: {}", text(&out));
-    }
+    FACE.assert_layout();
 }
 
 /// Words of the headers that are no functions of the library.
@@ -158,14 +118,7 @@ fn library__exports_the_functions_of_the_headers_and_no_other_names() {
         .collect();
     declared.sort_unstable();
     declared.dedup();
-    let Ok(out) = Command::new("nm").args(["-D", "--defined-only"]).arg(FACE.library()).output()
-    else {
-        return skip("no nm (binutils)");
-    };
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    let mut exported: Vec<&str> =
-        said.lines().filter_map(|line| line.split_whitespace().last()).collect();
-    exported.sort_unstable();
+    let Some(mut exported) = FACE.exported() else { return };
     exported.retain(|name| *name != "mx_init");
     declared.retain(|name| *name != "mx_init");
     assert_eq!(exported, declared);

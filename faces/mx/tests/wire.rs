@@ -1,24 +1,19 @@
 //! Programs in C that talk in frames of MX over Ethernet, between two hosts.
 #![allow(non_snake_case)]
 
+mod face;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 use weft_conformance::hosts::{mac, Host};
-use weft_conformance::programs::{key, start, text, Face, Side, Way};
+use weft_conformance::programs::{assert_all, key, start, text, Face, Side, Way, FAULTS};
 use weft_link::ether::{EtherType, Interfaces};
 use weft_link::rng::Rng;
 use weft_link::BarePacket;
 
-const FACE: Face = Face {
-    name: "mxoe",
-    sources: env!("CARGO_MANIFEST_DIR"),
-    scratch: env!("CARGO_TARGET_TMPDIR"),
-    built: "libweft_mx.so",
-    names: &["libmyriexpress.so", "libopen-mx.so.0"],
-    linked: "-lmyriexpress",
-};
+const FACE: Face = Face { name: "mxoe", ..face::FACE };
 
 /// The server's host by the system, and by its address of Ethernet.
 const BY_ADDRESS: &str = "10.9.0.1";
@@ -54,7 +49,7 @@ fn pair(
     let _gone = std::fs::remove_file(&gate);
     let Some(out) = out else { return };
     let said = out.each_ref().map(text).concat();
-    assert_eq!(said.matches("all is as it has to be").count(), 2, "{dialect} {server}: {said}");
+    assert_all(&said, &format!("{dialect} {server}"));
 }
 
 /// Returns a file of hosts with the server's address of Ethernet.
@@ -81,8 +76,7 @@ fn pair__received_bytes_are_copied_by_a_second_thread() {
 
 #[test]
 fn pair__over_a_network_with_faults() {
-    let faults = ("WEFT_FAULTS", "loss=1%,dup=1%,reorder=1%,seed=5");
-    pair(Way::C, ("cable0", BY_ADDRESS), &[faults, ("WEFT_PEER_TIMEOUT_MS", "60000")], nothing);
+    pair(Way::C, ("cable0", BY_ADDRESS), &[FAULTS, ("WEFT_PEER_TIMEOUT_MS", "60000")], nothing);
 }
 
 #[test]
@@ -110,7 +104,7 @@ fn many__64_endpoints_of_a_host_each_with_a_number_of_its_own() {
     let settings = [("WEFT_MXOE", "cable0"), ("TEST_SERVER", BY_ADDRESS)];
     let Some(out) = both(("many", Way::C), words, &settings, nothing) else { return };
     let said = out.each_ref().map(text).concat();
-    assert_eq!(said.matches("all is as it has to be").count(), 2, "{said}");
+    assert_all(&said, "two programs");
 }
 
 #[test]
@@ -121,7 +115,7 @@ fn lent__memory_comes_back_before_the_message_has_left_and_with_a_killed_peer() 
         let settings = [("WEFT_MXOE", mxoe), ("TEST_SERVER", BY_ADDRESS), silence];
         let Some(out) = both(("lent", Way::Asan), words, &settings, nothing) else { return };
         let said = out.each_ref().map(text).concat();
-        assert_eq!(said.matches("all is as it has to be").count(), 2, "{mxoe}: {said}");
+        assert_all(&said, mxoe);
     }
 }
 

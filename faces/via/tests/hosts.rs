@@ -1,17 +1,14 @@
 //! Programs in C over `vipl.h`, on two hosts.
 #![allow(non_snake_case)]
 
-use std::process::Output;
-use weft_conformance::programs::{key, text, Face, Side, Way};
+mod face;
 
-const FACE: Face = Face {
-    name: "via-hosts",
-    sources: env!("CARGO_MANIFEST_DIR"),
-    scratch: env!("CARGO_TARGET_TMPDIR"),
-    built: "libweft_via.so",
-    names: &["libvipl.so", "libvipl.so.0"],
-    linked: "-lvipl",
+use std::process::Output;
+use weft_conformance::programs::{
+    assert_all, assert_goes_on, key, text, Face, Side, Way, FAULTS, TIMES,
 };
+
+const FACE: Face = Face { name: "via-hosts", ..face::FACE };
 
 /// Links between hosts.
 const LINKS: [&str; 3] = ["packet", "udp", "auto"];
@@ -34,7 +31,7 @@ fn both(
 fn pair(link: &str, settings: &[(&str, &str)]) {
     let Some(out) = both("pair", [&["server"], &["client"]], link, settings) else { return };
     let said = out.each_ref().map(text).concat();
-    assert_eq!(said.matches("all is as it has to be").count(), 2, "{link}: {said}");
+    assert_all(&said, link);
 }
 
 #[test]
@@ -44,16 +41,14 @@ fn pair__all_that_takes_two() {
 
 #[test]
 fn pair__over_a_network_with_faults() {
-    pair("packet", &[("WEFT_FAULTS", "loss=1%,dup=1%,reorder=1%,seed=5")]);
+    pair("packet", &[FAULTS]);
 }
 
 #[test]
 fn death__the_other_side_learns_of_it_by_a_code() {
-    let times = [("WEFT_PEER_TIMEOUT_MS", "600"), ("WEFT_KEEPALIVE_MS", "100")];
     for (case, way) in [("connected", "kill"), ("sending", "stop"), ("requesting", "exit")] {
         let words: [&[&str]; 2] = [&["server", case, way], &["client", case, way]];
-        let Some([server, client]) = both("death", words, "packet", &times) else { return };
-        let said = text(&server);
-        assert!(said.contains("the server goes on"), "{case} {way}: {said}{}", text(&client));
+        let Some(ends) = both("death", words, "packet", &TIMES) else { return };
+        assert_goes_on(&ends, &format!("{case} {way}"));
     }
 }

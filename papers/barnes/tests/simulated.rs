@@ -8,17 +8,9 @@ use weft_sim::{Sim, SimConfig};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
-    let params = params.clone();
-    let mut sim =
-        Sim::new("barnes", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-    let all = sim.results(move |env| {
-        let params = params.clone();
-        async move {
-            let net: Live = env.net().expect("no agent is chosen");
-            run(&net, &params, ns, &|_| {}).await.expect("no rank fails")
-        }
-    });
-    all.unwrap_or_else(|failure| panic!("{failure}"))
+    let sim = Sim::new("barnes", config);
+    let sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    sim.outcomes(params, move |net, params| async move { run(&net, &params, ns, &|_| {}).await })
 }
 
 fn params(count: usize) -> Params {

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use weft_conformance::commands::Called;
 
 /// Returns a path for this test run only.
 fn scratch(name: &str) -> PathBuf {
@@ -12,22 +12,11 @@ fn scratch(name: &str) -> PathBuf {
     folder.join(format!("{name}-{}", std::process::id()))
 }
 
-fn app(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-papers"));
-    for name in ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "WEFT_BOOTSTRAP"] {
-        command.env_remove(name);
-    }
-    command.arg("app").args(args).output().expect("the command starts")
-}
-
-/// Returns the standard error of a run that is refused as a wrong command line.
-fn refused(args: &[&str]) -> String {
-    let done = app(args);
-    let err = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert_eq!(done.status.code(), Some(2), "{args:?}: {err}");
-    assert!(done.stdout.is_empty(), "{args:?}");
-    err
-}
+const APP: Called = Called {
+    program: env!("CARGO_BIN_EXE_weft-papers"),
+    first: "app",
+    without: &["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "WEFT_BOOTSTRAP"],
+};
 
 #[test]
 fn json__names_the_result_of_each_application() {
@@ -47,14 +36,7 @@ fn json__names_the_result_of_each_application() {
         ("qr --size 30x20", &[("/rows", "30"), ("/rank", "20"), ("/error", "null")]),
         ("radix --keys 500 --below 1", &[("/keys", "500"), ("/least", "0"), ("/greatest", "0")]),
     ] {
-        let words: Vec<&str> = args.split(' ').chain(["--json"]).collect();
-        let done = app(&words);
-        let out = String::from_utf8_lossy(&done.stdout);
-        let report: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args}: {e}"));
-        for (name, value) in expected {
-            let found = report["result"].pointer(name).map(Value::to_string);
-            assert_eq!(found.as_deref(), Some(*value), "{args}: {name} in {out}");
-        }
+        APP.assert_results(args, expected);
     }
 }
 
@@ -66,9 +48,9 @@ fn positions__of_files_and_of_a_database_in_a_file() {
     let (file, out) = (dir.join("positions"), dir.join("out"));
     std::fs::write(&file, "# two\n0 0 0 0 1 2 0 2 0 0 0 0\n1,1,0,0,0,0,0,0,0,0,0,1\n").unwrap();
     let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
-    let made = app(&["awari", "--stones", "5", "--positions", file, "--out", out, "--json"]);
+    let made = APP.run(&["awari", "--stones", "5", "--positions", file, "--out", out, "--json"]);
     let database = format!("{out}/awari.db");
-    let found = app(&["awari", "--database", &database, "--positions", file, "--json"]);
+    let found = APP.run(&["awari", "--database", &database, "--positions", file, "--json"]);
     let [made, found] = [made, found].map(|done| {
         let report: Value = serde_json::from_slice(&done.stdout).expect("a report");
         let scores = [0, 1].map(|at| report["result"]["answers"][at]["score"].clone());
@@ -79,25 +61,25 @@ fn positions__of_files_and_of_a_database_in_a_file() {
         assert_eq!(made[name], found[name], "{name}");
     }
     let six = "0,0,0,0,6,0,0,0,0,0,0,0";
-    let err = refused(&["awari", "--database", &database, "--position", six]);
+    let err = APP.misused(&["awari", "--database", &database, "--position", six]);
     assert!(err.contains("has 6 stones, more than the 5 of "), "{err}");
     let csv = format!("{out}/awari.csv");
-    let done = app(&["awari", "--database", &csv, "--position", six]);
+    let done = APP.run(&["awari", "--database", &csv, "--position", six]);
     let err = String::from_utf8_lossy(&done.stderr);
     assert_eq!(err, format!("weft: {csv}: not a database of this version\n"));
-    let err = refused(&["awari", "--database", &database, "--stones", "3"]);
+    let err = APP.misused(&["awari", "--database", &database, "--stones", "3"]);
     assert!(err.contains("cannot be used with"), "{err}");
 
     let korf = korf_file();
-    let done = app(&["puzzle", "--input", &korf, "--number", "79"]);
+    let done = APP.run(&["puzzle", "--input", &korf, "--number", "79"]);
     assert!(String::from_utf8_lossy(&done.stdout).contains("shortest         42 moves"));
-    let err = refused(&["puzzle", "--input", &korf, "--number", "101"]);
+    let err = APP.misused(&["puzzle", "--input", &korf, "--number", "101"]);
     assert!(err.contains("has 100 positions"), "{err}");
-    let done = app(&["puzzle", "--input", &database]);
+    let done = APP.run(&["puzzle", "--input", &database]);
     let err = String::from_utf8_lossy(&done.stderr);
     assert!(err.starts_with(&format!("weft: {database}: line 1: ")), "{err}");
     for (name, tiles) in [("awari", "1,2"), ("puzzle", "1 2")] {
-        let err = refused(&[name, "--position", tiles]);
+        let err = APP.misused(&[name, "--position", tiles]);
         assert!(err.starts_with(&format!("weft: --position {tiles}: 2 ")), "{err}");
     }
     std::fs::remove_dir_all(dir).unwrap();
@@ -114,12 +96,12 @@ fn leq__that_diverges_fails() {
     let file = dir.join("system.mtx");
     let head = "%%MatrixMarket matrix coordinate real general\n2 2 4\n";
     std::fs::write(&file, format!("{head}1 1 1\n1 2 5\n2 1 5\n2 2 1\n")).unwrap();
-    let done = app(&["leq", "--matrix", file.to_str().unwrap(), "--check"]);
+    let done = APP.run(&["leq", "--matrix", file.to_str().unwrap(), "--check"]);
     assert_eq!(done.status.code(), Some(1));
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(said.contains("(diverged: ") && said.contains("PASS"), "{said}");
     std::fs::write(&file, format!("{head}1 1 1\n1 2 5\n2 1 5\n2 2 0\n")).unwrap();
-    let err = refused(&["leq", "--matrix", file.to_str().unwrap()]);
+    let err = APP.misused(&["leq", "--matrix", file.to_str().unwrap()]);
     assert!(err.starts_with(&format!("weft: {}: equation 2 has a zero", file.display())), "{err}");
     std::fs::remove_dir_all(dir).unwrap();
 }
@@ -137,11 +119,9 @@ fn size__above_the_memory_is_refused_with_need_and_limit() {
         &["radix", "--keys", &most],
         &["radix", "--keys", "900000000000"],
     ] {
-        let err = refused(args);
-        let words = err.contains(" takes ") && err.contains(" above the limit of ");
-        assert!(words && err.lines().count() == 1, "{args:?}: {err}");
+        APP.assert_too_large(args);
     }
-    let err = refused(&["leq", "--equations", "10000", "--memory", "9"]);
+    let err = APP.misused(&["leq", "--equations", "10000", "--memory", "9"]);
     let expected = "weft: a system of 10000 equations takes 1.5 GiB of memory on a rank, ";
     assert_eq!(err, format!("{expected}above the limit of 9.0 MiB\n"));
 }
@@ -160,8 +140,7 @@ fn numbers__outside_their_range_are_refused_with_it() {
         ("barnes --squares 99", "--out <DIR>"),
         ("awari --stones 2 --position 1,1,1,0,0,0,0,0,0,0,0,0", "3 stones, more than --stones 2"),
     ] {
-        let err = refused(&args.split(' ').collect::<Vec<_>>());
-        assert!(err.contains(expected) && !err.contains("aborts the job"), "{args}: {err}");
+        APP.assert_misused(args, expected);
     }
 }
 
@@ -174,16 +153,18 @@ fn files__that_cannot_be_used_are_named() {
     std::fs::write(&file, format!("{head}2 3 0\n")).unwrap();
     let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
     for (option, app) in [("--input", "barnes"), ("--matrix", "leq"), ("--matrix", "qr")] {
-        let err = refused(&[app, option, dir]);
+        let err = APP.misused(&[app, option, dir]);
         assert_eq!(err, format!("weft: the input {dir} is a directory: name a file\n"));
     }
-    assert!(refused(&["radix", "--input", "/nonexistent"]).contains("cannot be opened: No such"));
-    let err = refused(&["radix", "--out", file]);
+    assert!(APP
+        .misused(&["radix", "--input", "/nonexistent"])
+        .contains("cannot be opened: No such"));
+    let err = APP.misused(&["radix", "--out", file]);
     assert_eq!(err, format!("weft: --out {file}: this is a file, and results need a directory\n"));
     let below = format!("{file}/below");
-    let err = refused(&["awari", "--stones", "1", "--out", &below]);
+    let err = APP.misused(&["awari", "--stones", "1", "--out", &below]);
     assert!(err.starts_with(&format!("weft: --out {below}: the directory cannot be made: ")));
-    let done = app(&["leq", "--matrix", file]);
+    let done = APP.run(&["leq", "--matrix", file]);
     let err = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(err, format!("weft: {file}: line 2: 2 x 3 equations are not square\n"));
     assert_eq!(done.status.code(), Some(1));
@@ -203,7 +184,7 @@ fn app__writes_a_picture_with_title_and_unit() {
     let puzzle: &[&str] = &["--position", "1 2 3 0 4 5 6 7 8 9 10 11 12 13 14 15"];
     let puzzle = ("puzzle", puzzle, ["15-puzzle: the shortest", "positions searched"]);
     let succeeds = |args: &[&str]| {
-        let done = app(args);
+        let done = APP.run(args);
         assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
     };
     for (name, args, words) in all.into_iter().chain([puzzle]) {

@@ -4,56 +4,12 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
+use weft_conformance::commands::{Called, Scratch};
 
-fn sim(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft-papers"))
-        .arg("sim")
-        .args(words)
-        .env_remove("WEFT_SEEDS")
-        .output()
-        .expect("weft starts")
-}
-
-fn text(words: &[&str]) -> String {
-    let output = sim(words);
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "weft sim {words:?}: {why}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
-fn lines(words: &[&str]) -> Vec<Value> {
-    let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
-    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
-    text(&words).lines().map(parse).collect()
-}
-
-/// Returns the standard error of a command that is refused.
-fn refused(words: &[&str]) -> String {
-    let output = sim(words);
-    assert!(!output.status.success(), "{words:?} was accepted");
-    String::from_utf8(output.stderr).expect("text")
-}
-
-/// A file of this test, removed when this value is dropped.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> File {
-        File(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a plain path")
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+const SIM: Called =
+    Called { program: env!("CARGO_BIN_EXE_weft-papers"), first: "sim", without: &["WEFT_SEEDS"] };
+const TMP: &str = env!("CARGO_TARGET_TMPDIR");
 
 /// An application with a small input, and the name of what it computes.
 struct Case {
@@ -129,7 +85,7 @@ impl Case {
 
 /// Returns the report of a run, without what depends on the time of day.
 fn report(words: &[&str]) -> Value {
-    let mut all = lines(words);
+    let mut all = SIM.lines(words);
     let mut line = all.pop().expect("a line");
     assert!(all.is_empty(), "{all:?}");
     line.as_object_mut().expect("an object").remove("wall_seconds");
@@ -167,7 +123,7 @@ fn app__equals_sequential_with_loss_and_is_repeatable() {
 #[test]
 fn app__computing_takes_its_time() {
     for case in &CASES {
-        let help = text(&["app", case.app, "--help"]);
+        let help = SIM.text(&["app", case.app, "--help"]);
         let cost = help.split_whitespace().find(|word| word.starts_with("--ns-per-"));
         let cost = cost.unwrap_or_else(|| panic!("no cost in {help}"));
         let slow = report(&case.words(&[cost, "50000"]));
@@ -179,7 +135,7 @@ fn app__computing_takes_its_time() {
         assert_eq!(free["checksum"], slow["checksum"], "{}", case.app);
         assert_eq!(free["alone_ms"], 0.0, "{free}");
         for wrong in ["-1", "nan", "fast", "1e7"] {
-            let why = refused(&case.words(&[cost, wrong]));
+            let why = SIM.refused(&case.words(&[cost, wrong]));
             assert!(why.contains("nanoseconds from 0 to 1000000 are wanted"), "{why}");
         }
     }
@@ -199,7 +155,7 @@ fn app__one_host_and_more_hosts_than_work() {
 #[test]
 fn app__text_names_cost_and_verdict() {
     for case in &CASES {
-        let told = text(&case.words(&[]));
+        let told = SIM.text(&case.words(&[]));
         for word in [case.app, "virtual time", "one host alone", "ns each", "checksum", "PASS"] {
             assert!(told.contains(word), "no {word:?} in {told}");
         }
@@ -235,13 +191,13 @@ fn app__the_death_of_a_host_ends_the_others_with_its_name() {
             };
             assert!(errors.iter().any(names), "{} at {death}: {got}", case.app);
         }
-        let told = text(&case.words(&["--death", &half]));
+        let told = SIM.text(&case.words(&["--death", &half]));
         assert!(told.contains("hosts [2] died"), "{told}");
         // Too late to have an effect.
         let late = report(&case.words(&["--death", "2@10s"]));
         assert_eq!((&late["checksum"], &late["died"]), (&plain["checksum"], &Value::Array(vec![])));
     }
-    assert!(refused(&["app", "sor", "--hosts", "3", "--death", "3@1ms"]).contains("no host 3"));
+    assert!(SIM.refused(&["app", "sor", "--hosts", "3", "--death", "3@1ms"]).contains("no host 3"));
 }
 
 #[test]
@@ -256,7 +212,7 @@ fn app__hosts_without_a_row_wait_for_the_others() {
 #[test]
 fn app__the_death_of_all_hosts_is_a_failure_that_says_so() {
     let words = ["app", "sor", "--hosts", "2", "--death", "0@1us", "--death", "1@1us"];
-    let told = refused(&words);
+    let told = SIM.refused(&words);
     assert!(told.contains("every host died"), "{told}");
 }
 
@@ -268,38 +224,38 @@ fn app__a_host_may_die_when_nothing_is_needed_of_it() {
     let words = [&words[..], &["--death", "3@100us"]].concat();
     let got = report(&words);
     assert_eq!((&got["died"], &got["checksum"]), (&[3].into(), &plain["checksum"]), "{got}");
-    assert!(text(&words).contains("PASS: hosts [3] died when nothing was needed"));
+    assert!(SIM.text(&words).contains("PASS: hosts [3] died when nothing was needed"));
 }
 
 #[test]
 fn app__invalid_options_are_refused() {
     for case in &CASES {
         let (words, why) = case.wrong;
-        let output = sim(&[&["app", case.app], words].concat());
+        let output = SIM.run(&[&["app", case.app], words].concat());
         let told = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains(why), "{}: {told}", case.app);
     }
     let too_large = ["app", "leq", "--equations", "1000", "--memory", "1"];
-    assert!(refused(&too_large).contains("above the limit of 1.0 MiB"));
-    assert!(refused(&["app", "chess"]).contains("chess"));
+    assert!(SIM.refused(&too_large).contains("above the limit of 1.0 MiB"));
+    assert!(SIM.refused(&["app", "chess"]).contains("chess"));
 }
 
 #[test]
 fn app__reads_files_and_writes_packets() {
-    let (keys, log) = (File::new("app-keys.txt"), File::new("app-radix.txt"));
-    std::fs::write(&keys.0, "7 5 3\n9 1\n").expect("a file");
+    let (keys, log) = (Scratch::new(TMP, "app-keys.txt"), Scratch::new(TMP, "app-radix.txt"));
+    std::fs::write(keys.path(), "7 5 3\n9 1\n").expect("a file");
     let words = ["app", "radix", "--input", keys.path(), "--hosts", "2", "--log", log.path()];
     let told = report(&words);
     let result = &told["result"];
     assert_eq!((&result["keys"], &result["sorted"]), (&5.into(), &true.into()), "{told}");
-    assert!(std::fs::read(&log.0).expect("a log").starts_with(b" "));
+    assert!(std::fs::read(log.path()).expect("a log").starts_with(b" "));
 }
 
 #[test]
 fn paper004__every_table_prints_its_numbers_and_the_orderings_come_with_all() {
     for table in ["III", "IV", "V", "fig6", "fig7", "fig9", "orderings"] {
-        let of_it = lines(&["paper004", "--table", table]);
+        let of_it = SIM.lines(&["paper004", "--table", table]);
         assert!(!of_it.is_empty(), "{table}");
         for line in &of_it {
             let keys: Vec<&String> = line.as_object().expect("an object").keys().collect();
@@ -313,15 +269,15 @@ fn paper004__every_table_prints_its_numbers_and_the_orderings_come_with_all() {
             assert!((error - (simulated / paper - 1.0)).abs() < 1e-9, "{line}");
         }
     }
-    let table_4 = lines(&["paper004", "--table", "IV"]);
+    let table_4 = SIM.lines(&["paper004", "--table", "IV"]);
     let of = |choice: &str| {
         table_4.iter().filter(|l| l["row"].as_str().is_some_and(|r| r.starts_with(choice))).count()
     };
     assert_eq!(["l-sdma", "l-pio", "l-rcpy"].map(of), [10; 3]);
-    let all = lines(&["paper004"]);
+    let all = SIM.lines(&["paper004"]);
     assert!(all.iter().any(|line| line["table"] == "orderings"));
-    assert_eq!(all, lines(&["paper004", "--seed", "1"]), "the same seed, the same numbers");
-    let systems = lines(&["paper004", "--table", "systems"]);
+    assert_eq!(all, SIM.lines(&["paper004", "--seed", "1"]), "the same seed, the same numbers");
+    let systems = SIM.lines(&["paper004", "--table", "systems"]);
     assert_eq!(systems.len(), 44);
     let mut errors = Vec::new();
     for line in &systems {
@@ -334,7 +290,7 @@ fn paper004__every_table_prints_its_numbers_and_the_orderings_come_with_all() {
     }
     errors.sort_by(f64::total_cmp);
     assert!(errors[errors.len() / 2] <= 0.12, "median {}", errors[errors.len() / 2]);
-    let text = text(&["paper004", "--table", "orderings"]);
+    let text = SIM.text(&["paper004", "--table", "orderings"]);
     assert!(text.starts_with("orderings the paper states: "), "{text}");
 }
 

@@ -1,23 +1,17 @@
 //! The parallel program on simulated clusters: the same bits as the sequential one.
 #![allow(non_snake_case)]
 
-use weft_models::net::Live;
 use weft_radix::{run, sequential, Division, Generator, Outcome, Params, SEED};
 use weft_sim::{Sim, SimConfig};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, division: Division) -> Vec<Outcome> {
-    let params = params.clone();
-    let mut sim =
-        Sim::new("radix", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-    let all = sim.results(move |env| {
-        let params = params.clone();
-        async move {
-            let net: Live = env.net().expect("no agent is chosen");
-            run(&net, &params, &division, &|_| {}).await.expect("no rank fails")
-        }
-    });
-    all.unwrap_or_else(|failure| panic!("{failure}"))
+    let sim = Sim::new("radix", config);
+    let sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    sim.outcomes(
+        params,
+        move |net, params| async move { run(&net, &params, &division, &|_| {}).await },
+    )
 }
 
 fn params(count: usize, below: u32, radix: u32) -> Params {

@@ -2,84 +2,41 @@
 #![allow(non_snake_case)]
 
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use weft_conformance::commands::{Called, Scratch};
 
-fn sim(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft"))
-        .arg("sim")
-        .args(words)
-        .env_remove("WEFT_SEEDS")
-        .output()
-        .expect("weft starts")
-}
-
-fn text(words: &[&str]) -> String {
-    let output = sim(words);
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "weft sim {words:?}: {why}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
-fn lines(words: &[&str]) -> Vec<Value> {
-    let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
-    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
-    text(&words).lines().map(parse).collect()
-}
-
-/// Returns the standard error of a command that is refused.
-fn refused(words: &[&str]) -> String {
-    let output = sim(words);
-    assert!(!output.status.success(), "{words:?} was accepted");
-    String::from_utf8(output.stderr).expect("text")
-}
-
-/// A file of this test, removed when this value is dropped.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> File {
-        File(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a plain path")
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+const SIM: Called =
+    Called { program: env!("CARGO_BIN_EXE_weft"), first: "sim", without: &["WEFT_SEEDS"] };
+const TMP: &str = env!("CARGO_TARGET_TMPDIR");
 
 #[test]
 fn names__a_cluster_parts_and_heals_and_its_growth_is_drawn() {
-    let file = File::new("names.svg");
-    let got = lines(&["names", "--hosts", "8,40", "--names", "5", "--plot", file.path()]);
+    let file = Scratch::new(TMP, "names.svg");
+    let got = SIM.lines(&["names", "--hosts", "8,40", "--names", "5", "--plot", file.path()]);
     assert_eq!(got.iter().filter_map(|line| line["hosts"].as_u64()).collect::<Vec<_>>(), [8, 40]);
     for line in &got {
         for field in ["parted_ms", "healed_ms", "heal_messages", "watching_bytes", "table_bytes"] {
             assert!(line[field].as_f64().is_some_and(|value| value > 0.0), "{field} of {line}");
         }
     }
-    assert!(std::fs::read(&file.0).unwrap().starts_with(b"<svg "));
-    assert!(refused(&["names", "--hosts", "8", "--plot", "x"]).contains("two numbers of hosts"));
+    assert!(std::fs::read(file.path()).unwrap().starts_with(b"<svg "));
+    assert!(SIM
+        .refused(&["names", "--hosts", "8", "--plot", "x"])
+        .contains("two numbers of hosts"));
 }
 
 #[test]
 fn list__every_scenario_is_a_command() {
-    let list = text(&["list"]);
+    let list = SIM.text(&["list"]);
     let names: Vec<&str> = list.lines().skip(1).filter_map(|l| l.split(' ').next()).collect();
     assert!(names.len() >= 10, "{list}");
     for name in names {
-        assert!(text(&[name, "--help"]).contains("--seed"), "{name}");
+        assert!(SIM.text(&[name, "--help"]).contains("--seed"), "{name}");
     }
 }
 
 #[test]
 fn scenario__text_names_the_seed_and_passes() {
-    let told = text(&["corruption", "--seed", "5"]);
+    let told = SIM.text(&["corruption", "--seed", "5"]);
     for word in ["seed 5", "1000 messages delivered", "refused", "PASS"] {
         assert!(told.contains(word), "no {word:?} in {told}");
     }
@@ -94,7 +51,7 @@ fn scenario__options_reach_the_network() {
         .chain(options)
         .chain(wires)
         .collect();
-    let got = lines(&words);
+    let got = SIM.lines(&words);
     let config = got[0]["config"].as_str().expect("a configuration");
     for word in [
         "3 hosts",
@@ -115,7 +72,7 @@ fn scenario__options_reach_the_network() {
 
 #[test]
 fn scenario__what_is_asked_for_takes_the_place_of_its_own() {
-    let config = |words: &[&str]| lines(words)[0]["config"].as_str().unwrap().to_string();
+    let config = |words: &[&str]| SIM.lines(words)[0]["config"].as_str().unwrap().to_string();
     for (words, has, lacks) in [
         (&["loss", "--loss", "2%"][..], "loss 20000 ppm", "loss 10000 ppm"),
         (&["loss", "--corrupt", "1%"], "loss 10000 ppm", "loss 20000 ppm"),
@@ -124,13 +81,13 @@ fn scenario__what_is_asked_for_takes_the_place_of_its_own() {
         let config = config(words);
         assert!(config.contains(has) && !config.contains(lacks), "{words:?}: {config}");
     }
-    let rows = lines(&["reliability", "--loss", "2%"])[0]["rows"].as_array().unwrap().clone();
+    let rows = SIM.lines(&["reliability", "--loss", "2%"])[0]["rows"].as_array().unwrap().clone();
     assert!(rows.len() > 6 && rows.iter().all(|row| row["loss_percent"] == 2.0), "{rows:?}");
 }
 
 #[test]
 fn tables__are_values_in_json() {
-    let got = lines(&["scaling", "--hosts", "8"]);
+    let got = SIM.lines(&["scaling", "--hosts", "8"]);
     assert!(got[0]["lines"].is_null(), "{}", got[0]);
     let rows = got[0]["rows"].as_array().unwrap();
     let hosts: Vec<_> = rows.iter().map(|row| row["hosts"].as_f64()).collect();
@@ -140,7 +97,7 @@ fn tables__are_values_in_json() {
 
 #[test]
 fn reliability__no_row_repeats_another() {
-    let got = lines(&["reliability"]);
+    let got = SIM.lines(&["reliability"]);
     let rows = got[0]["rows"].as_array().unwrap();
     // Returns the figures at one loss, in the order of protocols, windows and sizes.
     let of = |loss: f64| -> Vec<&Value> {
@@ -161,9 +118,9 @@ fn reliability__no_row_repeats_another() {
 #[test]
 fn scenario__same_seed_same_packets() {
     let log = |seed: &str| {
-        let file = File::new(&format!("loss-{seed}.txt"));
-        text(&["loss", "--seed", seed, "--log", file.path()]);
-        std::fs::read(&file.0).expect("a log")
+        let file = Scratch::new(TMP, &format!("loss-{seed}.txt"));
+        SIM.text(&["loss", "--seed", seed, "--log", file.path()]);
+        std::fs::read(file.path()).expect("a log")
     };
     assert!(log("1").starts_with(b" "));
     assert_eq!(log("1"), log("1"));
@@ -172,15 +129,16 @@ fn scenario__same_seed_same_packets() {
 
 #[test]
 fn scenario__trace_is_json() {
-    let file = File::new("restart.json");
-    text(&["restart", "--trace", file.path()]);
-    let trace: Value = serde_json::from_slice(&std::fs::read(&file.0).expect("a trace")).unwrap();
+    let file = Scratch::new(TMP, "restart.json");
+    SIM.text(&["restart", "--trace", file.path()]);
+    let trace: Value =
+        serde_json::from_slice(&std::fs::read(file.path()).expect("a trace")).unwrap();
     assert!(trace["traceEvents"].as_array().is_some_and(|events| !events.is_empty()));
 }
 
 #[test]
 fn scaling__rows_come_one_by_one_and_once() {
-    let told = text(&["scaling", "--hosts", "4"]);
+    let told = SIM.text(&["scaling", "--hosts", "4"]);
     let rows = |host: &str| told.lines().filter(|l| l.trim_start().starts_with(host)).count();
     assert_eq!((rows("scaling: "), rows("hosts "), rows("2 "), rows("4 ")), (1, 1, 1, 1), "{told}");
     assert!(told.contains("ms of virtual time") && told.contains("PASS"), "{told}");
@@ -188,41 +146,41 @@ fn scaling__rows_come_one_by_one_and_once() {
 
 #[test]
 fn scaling__hosts_as_asked() {
-    let told = text(&["scaling", "--hosts", "16"]);
+    let told = SIM.text(&["scaling", "--hosts", "16"]);
     assert!(told.lines().any(|line| line.trim_start().starts_with("16 ")), "{told}");
     assert!(told.contains("s of wall time"), "{told}");
 }
 
 #[test]
 fn swarm__some_seeds_on_two_threads() {
-    let told = text(&["swarm", "--seeds", "3..9", "--jobs", "2"]);
+    let told = SIM.text(&["swarm", "--seeds", "3..9", "--jobs", "2"]);
     assert!(told.ends_with("6 passed, 0 failed, 0 skipped\n"), "{told}");
     let mut seeds: Vec<_> =
-        lines(&["swarm", "--seeds", "3..9"]).iter().map(|line| line["seed"].as_u64()).collect();
+        SIM.lines(&["swarm", "--seeds", "3..9"]).iter().map(|line| line["seed"].as_u64()).collect();
     seeds.sort();
     assert_eq!(seeds, (3..9).map(Some).collect::<Vec<_>>());
 }
 
 #[test]
 fn swarm__one_seed_in_detail() {
-    let told = text(&["swarm", "--seed", "4"]);
+    let told = SIM.text(&["swarm", "--seed", "4"]);
     assert!(told.contains("seed 4") && told.contains("at a time"), "{told}");
 }
 
 #[test]
 fn swarm__a_seed_behind_agents() {
-    let told = text(&["swarm", "--agents", "--seed", "1003"]);
+    let told = SIM.text(&["swarm", "--agents", "--seed", "1003"]);
     assert!(told.contains("seed 1003"), "{told}");
 }
 
 #[test]
 fn swarm__models_of_some_seeds_and_one_of_a_seed() {
-    let told = lines(&["swarm", "--model", "all", "--seeds", "3..5"]);
+    let told = SIM.lines(&["swarm", "--model", "all", "--seeds", "3..5"]);
     let of = |model| told.iter().filter(move |line| line["model"] == model && line["pass"] == true);
     for model in ["calls", "order", "objects", "regions", "jobs", "together"] {
         assert_eq!(of(model).count(), 2, "{model}: {told:?}");
     }
-    let told = text(&["swarm", "--model", "calls", "--seed", "4"]);
+    let told = SIM.text(&["swarm", "--model", "calls", "--seed", "4"]);
     assert!(told.ends_with("1 passed, 0 failed, 0 skipped\n"), "{told}");
 }
 
@@ -230,7 +188,7 @@ fn swarm__models_of_some_seeds_and_one_of_a_seed() {
 fn failure__names_seed_and_replay() {
     // No packet passes within the time that sessions have to open.
     let words = ["loss", "--loss", "99.9999%", "--seed", "3"];
-    let output = sim(&[&words[..], &["--json"]].concat());
+    let output = SIM.run(&[&words[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).expect("text");
     let replay = "weft sim loss --loss '99.9999%' --seed 3 --json";
@@ -241,10 +199,10 @@ fn failure__names_seed_and_replay() {
 
 #[test]
 fn args__bad_ones_are_refused() {
-    assert!(refused(&["los"]).contains("'loss'"));
-    assert!(refused(&["loss", "--loss", "1"]).contains("1% or 500ppm"));
-    assert!(refused(&["loss", "--hosts", "1"]).contains("2..=16384"));
-    assert!(refused(&["loss", "--bandwidth", "fast"]).contains("10G"));
-    assert!(refused(&["swarm", "--seeds", "9..3"]).contains("0..1000"));
-    assert!(refused(&["reliability", "--reliability", "gbn"]).contains("compares"));
+    assert!(SIM.refused(&["los"]).contains("'loss'"));
+    assert!(SIM.refused(&["loss", "--loss", "1"]).contains("1% or 500ppm"));
+    assert!(SIM.refused(&["loss", "--hosts", "1"]).contains("2..=16384"));
+    assert!(SIM.refused(&["loss", "--bandwidth", "fast"]).contains("10G"));
+    assert!(SIM.refused(&["swarm", "--seeds", "9..3"]).contains("0..1000"));
+    assert!(SIM.refused(&["reliability", "--reliability", "gbn"]).contains("compares"));
 }

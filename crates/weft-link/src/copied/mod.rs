@@ -64,6 +64,7 @@ fn cloned() {
 mod tests {
     use super::*;
     use crate::secure::{JobKey, Lane, Mode, Secure, Security};
+    use crate::testing::in_a_fork;
     use weft_core::{EndpointId, PeerId};
 
     fn secure() -> Secure {
@@ -79,7 +80,7 @@ mod tests {
         let (origin, mut sealing) = (Origin::here(), secure());
         let mut seal = || sealing.seal(PeerId(0), &[0; 32], b"payload");
         let before = seal().unwrap();
-        let [foreign, refused, new] = sys::in_a_fork(|| {
+        let [foreign, refused, new] = in_a_fork(|| {
             let refused = seal().is_none();
             // Objects opened in the child are its own.
             let foreign = !origin.is_here();
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn origin__is_not_in_a_cloned_machine() {
         // In a process of its own, because other tests of this process have endpoints.
-        let [before, after, refused, new] = sys::in_a_fork(|| {
+        let [before, after, refused, new] = in_a_fork(|| {
             let (origin, mut sealing) = (Origin::here(), secure());
             let before = origin.is_here() && sealing.seal(PeerId(0), &[0; 32], b"").is_some();
             cloned();

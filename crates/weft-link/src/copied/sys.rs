@@ -109,28 +109,3 @@ impl Events {
         }
     }
 }
-
-/// Returns the result of `f` in a process forked from this one, which does nothing else.
-#[cfg(test)]
-pub(super) fn in_a_fork<const N: usize>(f: impl FnOnce() -> [bool; N]) -> [bool; N] {
-    // SAFETY: the child computes, draws random numbers and ends, without running anything that
-    // other threads of this process may have held.
-    match unsafe { libc::fork() } {
-        0 => {
-            let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
-            let found = found.unwrap_or([false; N]);
-            let bits = found.iter().rev().fold(0, |bits, &bit| bits << 1 | i32::from(bit));
-            // SAFETY: ends the child, without what this process does at its own end.
-            unsafe { libc::_exit(bits) }
-        }
-        child => {
-            assert!(child > 0, "{}", io::Error::last_os_error());
-            let mut status = 0;
-            // SAFETY: `status` is writable.
-            let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-            assert!(waited == child && libc::WIFEXITED(status), "{status}");
-            let bits = libc::WEXITSTATUS(status);
-            std::array::from_fn(|i| bits >> i & 1 != 0)
-        }
-    }
-}

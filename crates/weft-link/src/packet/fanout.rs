@@ -10,14 +10,17 @@
 //! A small thread of each member answers, since the program may be computing.
 //! `docs/adr/0006-packet-fanout.md` has the reasons.
 
-use super::sys::{self, Carries, Geometry, Ring, Socket};
+use super::sys::{Carries, Geometry, Ring, Socket};
+use super::unix;
 use crate::ether::EtherAddr;
 use crate::LinkError;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weft_sys::passing::{recv_patiently, send_patiently};
+use weft_sys::threads::without_signals;
 use weft_sys::{Foreign, Peer};
 
 /// Bits of the slot that hold the index.
@@ -137,7 +140,7 @@ impl FanoutMember {
         };
         let empty = (0..held.len()).filter(|i| !living.iter().any(|m| m.index == *i));
         for index in empty {
-            if let Ok(listener) = sys::listen(&group.of(index)) {
+            if let Ok(listener) = unix::listen(&group.of(index)) {
                 let Held { fd, sizes } = held[index].clone();
                 let ring = Ring::map(&fd, sizes, true).map_err(failed("map a receive ring"))?;
                 return Ok(FanoutMember::start(group, index, Socket::of(fd), ring, listener, held));
@@ -170,7 +173,7 @@ impl FanoutMember {
         let answering = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("weft-packet".into()).stack_size(128 << 10);
         // Without the thread (a limit on processes), later processes cannot join.
-        let thread = sys::without_signals(|| builder.spawn(move || answer(&answering)).ok());
+        let thread = without_signals(|| builder.spawn(move || answer(&answering)).ok());
         FanoutMember { slot: group.tag() | index as u16, socket, ring, shared, thread }
     }
 
@@ -189,7 +192,7 @@ impl FanoutMember {
 impl FanoutMember {
     /// Ends the thread: no further member can join through this one.
     pub fn stop_helper(&mut self) {
-        sys::shut_down(&self.shared.listener);
+        unix::shut_down(&self.shared.listener);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -228,7 +231,7 @@ fn open(
 fn name(text: &str, timeout: Duration) -> io::Result<OwnedFd> {
     let end = Instant::now() + timeout;
     loop {
-        match sys::listen(text) {
+        match unix::listen(text) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -259,7 +262,7 @@ fn living(group: &GroupName) -> Result<Vec<Member>, LinkError> {
     let (mut found, mut end) = (Vec::new(), SEATS_MAX);
     let mut index = 0;
     while index < end {
-        match sys::connect(&group.of(index)) {
+        match unix::connect(&group.of(index)) {
             Ok(fd) => {
                 let peer = Peer::of(&fd).map_err(failed("read the user of a Unix socket"))?;
                 let pid = peer.pid;
@@ -303,6 +306,9 @@ fn decode(bytes: &[u8]) -> Option<Geometry> {
     Some(Geometry { frame, frames }).filter(|s| s.is_sane())
 }
 
+/// Sockets in one message.
+const FDS_MAX: usize = 64;
+
 const NO_SIZES: Geometry = Geometry { frame: 0, frames: 0 };
 
 fn silent(pid: i32, e: &io::Error) -> LinkError {
@@ -314,8 +320,8 @@ fn silent(pid: i32, e: &io::Error) -> LinkError {
 /// Asks a member for the number of sockets that it holds; `None` if the member has ended.
 fn count(fd: &OwnedFd, pid: i32) -> Result<Option<usize>, LinkError> {
     let mut answer = [0; 4];
-    let asked = sys::send(fd, &request(COUNT, 0, NO_SIZES), &[]);
-    match asked.and_then(|()| sys::recv(fd, &mut answer)) {
+    let asked = send_patiently(fd, &request(COUNT, 0, NO_SIZES), &[]);
+    match asked.and_then(|()| recv_patiently(fd, &mut answer)) {
         Ok((4, _)) => Ok(Some((u32::from_le_bytes(answer) as usize).min(SEATS_MAX))),
         Ok(_) => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(silent(pid, &e)),
@@ -326,12 +332,12 @@ fn count(fd: &OwnedFd, pid: i32) -> Result<Option<usize>, LinkError> {
 /// Asks a member for all sockets that it holds.
 fn list(group: &GroupName, member: &Member) -> Result<Vec<Held>, LinkError> {
     let broken = |e: io::Error| silent(member.pid, &e);
-    let fd = sys::connect(&group.of(member.index)).map_err(broken)?;
-    sys::send(&fd, &request(LIST, 0, NO_SIZES), &[]).map_err(broken)?;
+    let fd = unix::connect(&group.of(member.index)).map_err(broken)?;
+    send_patiently(&fd, &request(LIST, 0, NO_SIZES), &[]).map_err(broken)?;
     let mut held = Vec::new();
-    let mut buffer = [0; 8 * sys::FDS_MAX];
+    let mut buffer = [0; 8 * FDS_MAX];
     while held.len() < member.count {
-        let (len, fds) = sys::recv(&fd, &mut buffer).map_err(broken)?;
+        let (len, fds) = recv_patiently(&fd, &mut buffer).map_err(broken)?;
         if fds.is_empty() || len != 8 * fds.len() {
             return Err(broken(io::ErrorKind::UnexpectedEof.into()));
         }
@@ -348,8 +354,8 @@ fn list(group: &GroupName, member: &Member) -> Result<Vec<Held>, LinkError> {
 /// descriptors in its queue stay open.
 fn push(group: &GroupName, member: &Member, held: &[Held]) -> io::Result<()> {
     for (index, one) in held.iter().enumerate().skip(member.count) {
-        let fd = sys::connect(&group.of(member.index))?;
-        sys::send(&fd, &request(PUSH, index, one.sizes), &[one.fd.as_raw_fd()])?;
+        let fd = unix::connect(&group.of(member.index))?;
+        send_patiently(&fd, &request(PUSH, index, one.sizes), &[one.fd.as_fd()])?;
     }
     Ok(())
 }
@@ -357,7 +363,7 @@ fn push(group: &GroupName, member: &Member, held: &[Held]) -> io::Result<()> {
 /// Answers one connection after another until the listener is shut down; runs in the thread.
 fn answer(shared: &Shared) {
     loop {
-        match sys::accept(&shared.listener) {
+        match unix::accept(&shared.listener) {
             Ok(fd) => {
                 let Ok(peer) = Peer::of(&fd) else { continue };
                 let fd = Foreign::connection(fd, peer.uid);
@@ -376,21 +382,21 @@ fn answer(shared: &Shared) {
 
 fn answer_one(shared: &Shared, fd: &OwnedFd) -> io::Result<()> {
     let mut ask = [0; 16];
-    let (len, fds) = sys::recv(fd, &mut ask)?;
+    let (len, fds) = recv_patiently(fd, &mut ask)?;
     if len != ask.len() {
         return Ok(());
     }
     match ask[0] {
         COUNT => {
             let count = shared.held().len() as u32;
-            sys::send(fd, &count.to_le_bytes(), &[])
+            send_patiently(fd, &count.to_le_bytes(), &[])
         }
         LIST => {
             let all = shared.held().clone();
-            for some in all.chunks(sys::FDS_MAX) {
+            for some in all.chunks(FDS_MAX) {
                 let bytes: Vec<u8> = some.iter().flat_map(|h| encode(h.sizes)).collect();
-                let fds: Vec<_> = some.iter().map(|h| h.fd.as_raw_fd()).collect();
-                sys::send(fd, &bytes, &fds)?;
+                let fds: Vec<_> = some.iter().map(|h| h.fd.as_fd()).collect();
+                send_patiently(fd, &bytes, &fds)?;
             }
             Ok(())
         }

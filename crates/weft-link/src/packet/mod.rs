@@ -27,6 +27,7 @@ mod sys;
 #[cfg(test)]
 mod tests;
 mod trains;
+mod unix;
 
 pub use bare::BarePacket;
 pub(crate) use fallback::{FallbackSocket, Sent};
@@ -35,6 +36,7 @@ pub use sys::{Held, Keep, Value};
 use crate::ether::{
     speed, EtherHead, EtherType, Interface, Interfaces, Mac, Monitor, Path, TrainHead, PATHS_MAX,
 };
+use crate::link::own_frames;
 use crate::no_buffers::NoBuffers;
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security};
@@ -42,7 +44,7 @@ use crate::stripes::Stripes;
 use crate::table::{Events, PeerTable};
 use crate::train::Arrived;
 use crate::wrap::{Corruptor, FaultSpec};
-use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use crate::{Address, DataRun, Link, LinkError, PeerInfo, WaitFd};
 use fanout::{FanoutMember, GroupName};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -356,17 +358,7 @@ impl Link for PacketLink {
         self.secure.remove_peer(peer);
     }
 
-    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        self.send_frames(frames)
-    }
-
-    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        self.recv_frames(budget, sink)
-    }
-
-    fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop()
-    }
+    own_frames!();
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
         // A socket whose interface is down or gone would wake only to report that.
@@ -420,15 +412,8 @@ impl Link for PacketLink {
 impl crate::DirectMemory for PacketLink {}
 
 impl crate::Trains for PacketLink {
-    fn send_run(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> Option<usize> {
-        (stripe > 0).then(|| self.send_over(peer, stripe, header, payload, packets))
+    fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> {
+        (run.stripe > 0).then(|| self.send_over(run))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{source, PacketLink, Peer};
 use crate::link::send_apart;
 use crate::stripes::StripePath;
-use crate::{Frame, LinkEvent};
+use crate::{DataRun, Frame, LinkEvent};
 use weft_core::PeerId;
 
 impl PacketLink {
@@ -72,17 +72,11 @@ impl PacketLink {
     }
 
     /// Sends a run of DATA packets over one of the paths that share.
-    pub(super) fn send_over(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> usize {
+    pub(super) fn send_over(&mut self, run: &DataRun<'_>) -> usize {
+        let DataRun { peer, stripe, .. } = *run;
         let path = self.peer(peer).and_then(|known| known.stripes.path(stripe));
         let taken = path.and_then(|at| self.detour(peer, Some(at)));
-        let sent = send_apart(self, peer, header, payload, packets);
+        let sent = send_apart(self, run);
         if taken.is_some() {
             self.detour(peer, None);
             self.count.sent_striped += sent as u64;

@@ -9,7 +9,7 @@ use crate::ether::EtherAddr;
 use crate::kind::Kind;
 use crate::secure::{JobKey, Mode, TRAILER};
 use crate::testing::{none_starts, run, skip};
-use crate::Bytes;
+use crate::{Bytes, Frame, Sink};
 use std::time::{Duration, Instant};
 use sys::testing::{new_namespace, without_rights};
 use sys::Socket;

@@ -1,10 +1,9 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use crate::testing::ends::{hello, A, B};
 use weft_core::wire::{emit, Common, Data, Packet};
 
-const A: EndpointId = EndpointId(0xaaaa);
-const B: EndpointId = EndpointId(0xbbbb);
 const P: PeerId = PeerId(3);
 const SESSION: u32 = (1 << 20) | 5;
 
@@ -24,19 +23,6 @@ fn pair(mode: Mode) -> (Secure, Secure) {
 fn data(session: u32) -> Vec<u8> {
     let common = Common { session, ..Default::default() };
     emit(&common, &Packet::Data(Data { offset: 4096 })).as_slice().to_vec()
-}
-
-fn hello(src: EndpointId) -> Vec<u8> {
-    let hello = wire::Hello {
-        src_eid: src.0,
-        dst_eid: B.0,
-        session_offer: 1,
-        mtu: 1456,
-        version_min: 1,
-        version_max: 1,
-        credit: 0,
-    };
-    emit(&Common::default(), &Packet::Hello(hello)).as_slice().to_vec()
 }
 
 fn sealed(s: &mut Secure, header: &[u8], payload: &[u8]) -> Vec<u8> {

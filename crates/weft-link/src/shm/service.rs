@@ -6,12 +6,13 @@ use super::peer::{Peer, Socket};
 use super::rendezvous::{self, system, Hello, Kind, Proof, Shared, BELL, LONGEST, SHARED};
 use super::ring::Violation;
 use super::sys::map;
-use super::sys::socket::{self, Epoll};
+use super::sys::socket;
 use super::{DirectCopy, ShmLink};
 use crate::{user, LinkError};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use weft_sys::epoll::{Epoll, Interest};
 use weft_sys::foreign::{has_room, refusal, Listener, ANYBODY};
 use weft_sys::{memory, Foreign, Peer as Process};
 
@@ -59,7 +60,9 @@ impl Listeners {
             Some(name) => (rendezvous::listen_at(name)?, 0),
             None => rendezvous::listen()?,
         };
-        epoll.add(&listener, LISTENER).map_err(|e| system("watching the listener", e))?;
+        epoll
+            .add(&listener, LISTENER, Interest::READ)
+            .map_err(|e| system("watching the listener", e))?;
         let spare = listener.try_clone().map_err(|e| system("keeping a spare descriptor", e))?;
         Ok(Listeners {
             epoll,
@@ -77,13 +80,13 @@ impl Listeners {
     pub(super) fn watch(&mut self, fd: Foreign) -> Result<Socket, LinkError> {
         self.last_token += 1;
         let (token, user) = (self.last_token, fd.user());
-        self.epoll.add(&fd, token).map_err(|e| system("watching a socket", e))?;
+        self.epoll.add(&fd, token, Interest::READ).map_err(|e| system("watching a socket", e))?;
         Ok(Socket { fd, token, user, joined: false })
     }
 
     /// Adds the line to the agent that brokers to the epoll set.
     pub(super) fn watch_line(&self, line: &OwnedFd) -> Result<(), LinkError> {
-        self.epoll.add(line, LINE).map_err(|e| system("watching a socket", e))
+        self.epoll.add(line, LINE, Interest::READ).map_err(|e| system("watching a socket", e))
     }
 
     /// Closes the oldest of the accepted sockets of the user who has most of them, so that no other
@@ -190,7 +193,7 @@ impl ShmLink {
 
     fn poll(&mut self, accepts: usize) {
         if std::mem::take(&mut self.listeners.paused) {
-            let _ = self.listeners.epoll.add(&self.listeners.listener, LISTENER);
+            let _ = self.listeners.epoll.add(&self.listeners.listener, LISTENER, Interest::READ);
         }
         let mut ready = std::mem::take(&mut self.listeners.ready);
         self.listeners.epoll.ready(&mut ready);

@@ -15,6 +15,7 @@
 mod care;
 pub mod frame;
 mod open;
+mod poll;
 mod recv;
 mod send;
 mod streams;
@@ -25,17 +26,19 @@ mod tests;
 use crate::copied::Origin;
 use crate::ip;
 use crate::ip::interfaces::{self, Candidate, Nearness};
+use crate::link::own_frames;
 use crate::ports::{self, Ports};
 use crate::secure::{Lane, Secure, Security, RUNS_MAX};
 use crate::table::{Events, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
-use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use crate::{Address, Link, LinkError, PeerInfo, WaitFd};
 use frame::FRAME_MAX;
+use poll::Poll;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 use streams::{Id, Stage, Streams, OTHER};
-use sys::{listen, Listener, Options, Poll};
+use sys::{listen, Listener, Options};
 use weft_core::{EndpointId, LinkCaps, PeerId};
 
 /// Settings of a TCP link.
@@ -348,17 +351,7 @@ impl Link for TcpLink {
         self.secure.remove_peer(peer);
     }
 
-    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        self.send_frames(frames)
-    }
-
-    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        self.recv_frames(budget, sink)
-    }
-
-    fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop()
-    }
+    own_frames!();
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
         out.push(WaitFd { fd: self.poll.raw() });

@@ -7,8 +7,8 @@
 
 use super::frame::{self, NextFrame, FRAME_MAX, PREFIX};
 use super::open::words;
+use super::poll::Poll;
 use super::streams::{Id, Stage, OTHER};
-use super::sys::{Event, Poll};
 use super::TcpLink;
 use crate::run::{is_part, Run};
 use crate::secure::{Mode, Opened, TRAILER};
@@ -17,6 +17,7 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::time::Instant;
 use weft_core::wire::Data;
+use weft_sys::epoll::Event;
 
 /// Bytes that are read in one call into the common buffer, after what is kept of a stream.
 const READ: usize = 128 << 10;
@@ -132,10 +133,10 @@ impl TcpLink {
     /// Asks the kernel which sockets have something, and handles it.
     fn ask_all(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let mut events = std::mem::take(&mut self.rx.events);
-        self.poll.events(&mut |event| events.push(event));
+        self.poll.events(&mut events);
         let (mut done, mut readable, mut last) = (0, 0, None);
         for event in events.drain(..) {
-            match event.token {
+            match event.number {
                 Poll::TIMER => self.look_after(),
                 listener if listener & OTHER != 0 => self.accept((listener & !OTHER) as usize),
                 token => {

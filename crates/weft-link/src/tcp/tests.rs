@@ -1,9 +1,10 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::secure::{JobKey, Mode};
+use crate::secure::Mode;
+use crate::testing::ends::{address_of, security, A, B, LONG, P, TO_A, TO_B};
 use crate::testing::start;
-use crate::{Bytes, Prediction, Reach};
+use crate::{Bytes, Frame, Prediction, Reach, Sink};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -11,31 +12,12 @@ use weft_core::wire::{advance, emit, Common, Data, Eager, Packet, PacketType};
 
 mod hostile;
 
-const A: EndpointId = EndpointId(0xa);
-const B: EndpointId = EndpointId(0xb);
-/// The number of the other side, the same on both sides.
-const P: PeerId = PeerId(2);
-/// Session numbers that A and B gave each other.
-const TO_A: u32 = (1 << 20) | 7;
-const TO_B: u32 = (3 << 20) | 9;
-const LONG: Duration = Duration::from_secs(300);
-
-fn security(me: EndpointId, mode: Mode, key: u8) -> Security {
-    Security { mode, job_key: JobKey::from_bytes(&[key; 32]).unwrap(), me }
-}
-
 fn here() -> TcpConfig {
     TcpConfig { v4: Some(Ipv4Addr::LOCALHOST), v6: None, host: 1, ..Default::default() }
 }
 
 fn open(config: &TcpConfig, me: EndpointId) -> TcpLink {
     TcpLink::new(config.clone(), security(me, Mode::Auth, 1)).unwrap()
-}
-
-fn address_of(link: &TcpLink, endpoint: EndpointId) -> Address {
-    let mut address = Address { endpoint, host: 1, ..Default::default() };
-    link.advertise(&mut address);
-    address
 }
 
 fn info(peer: PeerId, session: u32, endpoint: EndpointId, address: Address) -> PeerInfo {

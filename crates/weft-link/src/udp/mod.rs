@@ -20,13 +20,14 @@ mod tests;
 use crate::ip;
 use crate::ip::interfaces::{self, Candidate, Nearness};
 use crate::kind::Kind;
+use crate::link::own_frames;
 use crate::ports::{self, Ports};
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security, RUNS_MAX};
 use crate::stripes::Stripes;
 use crate::table::{Events, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
-use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use crate::{Address, DataRun, Link, LinkError, LinkEvent, PeerInfo, WaitFd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use sys::{SockAddr, Socket};
@@ -355,17 +356,7 @@ impl Link for UdpLink {
         self.secure.remove_peer(peer);
     }
 
-    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        self.send_frames(frames)
-    }
-
-    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        self.recv_frames(budget, sink)
-    }
-
-    fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop()
-    }
+    own_frames!();
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
         let sockets = self.sockets.iter().chain(self.connected.socket());
@@ -412,17 +403,10 @@ impl Link for UdpLink {
 impl crate::DirectMemory for UdpLink {}
 
 impl crate::Trains for UdpLink {
-    fn send_run(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> Option<usize> {
-        Some(match stripe {
-            0 => self.send_data(peer, header, payload, packets),
-            _ => self.send_over(peer, stripe, header, payload, packets),
+    fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> {
+        Some(match run.stripe {
+            0 => self.send_data(run),
+            _ => self.send_over(run),
         })
     }
 }

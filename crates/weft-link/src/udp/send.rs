@@ -7,8 +7,8 @@
 use super::sys::{self, SockAddr, Socket};
 use super::{pmtu, UdpLink};
 use crate::kind::Kind;
-use crate::train::{DataRun, Sealed, Sealer};
-use crate::{Frame, LinkEvent};
+use crate::train::{Sealed, Sealer};
+use crate::{DataRun, Frame, LinkEvent};
 use std::io;
 use weft_core::wire::{field, PacketType, Probe};
 use weft_core::PeerId;
@@ -78,19 +78,13 @@ impl UdpLink {
     }
 
     /// Sends a run of DATA packets, one train at a time; returns the number of packets sent.
-    pub(super) fn send_data(
-        &mut self,
-        peer: PeerId,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> usize {
-        let run = DataRun { peer, header, payload, each: payload.len() / packets.max(1) };
-        let segment = header.len() + run.each + self.secure.trailer_len();
+    pub(super) fn send_data(&mut self, run: &DataRun<'_>) -> usize {
+        let DataRun { peer, packets, .. } = *run;
+        let segment = run.header.len() + run.each() + self.secure.trailer_len();
         let mut done = 0;
         while done < packets {
             let most = self.most(peer, segment);
-            let Some(train) = most.and_then(|n| self.sealer(n).run(&run, done)) else {
+            let Some(train) = most.and_then(|n| self.sealer(n).run(run, done)) else {
                 self.count.send_dropped += (packets - done) as u64;
                 return packets;
             };

@@ -3,7 +3,7 @@
 use super::sys::SockAddr;
 use super::{pmtu, same_host_port, Peer, UdpLink};
 use crate::stripes::StripePath;
-use crate::LinkEvent;
+use crate::{DataRun, LinkEvent};
 use weft_core::PeerId;
 
 impl UdpLink {
@@ -67,24 +67,18 @@ impl UdpLink {
     }
 
     /// Sends a run of DATA packets over one of the interfaces that share.
-    pub(super) fn send_over(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> usize {
+    pub(super) fn send_over(&mut self, run: &DataRun<'_>) -> usize {
+        let DataRun { peer, stripe, .. } = *run;
         let chosen = self.peer(peer).and_then(|known| {
             let addr = known.candidates.get(known.stripes.path(stripe)?)?.addr;
             Some((self.socket_for(addr.is_ipv6())?, SockAddr::new(addr), addr))
         });
         let (Some(chosen), Some(known)) = (chosen, self.peers.get_mut(peer)) else {
-            return self.send_data(peer, header, payload, packets);
+            return self.send_data(run);
         };
         let usual = (known.socket, known.to, known.addr);
         (known.socket, known.to, known.addr) = chosen;
-        let sent = self.send_data(peer, header, payload, packets);
+        let sent = self.send_data(run);
         if let Some(known) = self.peers.get_mut(peer) {
             (known.socket, known.to, known.addr) = usual;
         }

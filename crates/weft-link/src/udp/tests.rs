@@ -1,30 +1,18 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::secure::{JobKey, Mode, TRAILER};
+use crate::secure::{Mode, TRAILER};
+use crate::testing::ends::{address_of, hello, security, A, B, LONG, P, TO_A, TO_B};
 use crate::testing::skip;
 use crate::Reach;
-use crate::{Bytes, Prediction};
+use crate::{Bytes, Frame, Prediction, Sink};
 use std::net::UdpSocket;
-use std::time::{Duration, Instant};
-use weft_core::wire::{emit, Common, Data, Eager, Hello, Packet, PacketType};
+use std::time::Instant;
+use weft_core::wire::{emit, Common, Data, Eager, Packet, PacketType};
 use weft_core::EndpointId;
 
 mod connected;
 mod namespaces;
-
-const A: EndpointId = EndpointId(0xa);
-const B: EndpointId = EndpointId(0xb);
-/// The number of the other side, the same on both sides.
-const P: PeerId = PeerId(2);
-/// Session numbers that A and B gave each other.
-const TO_A: u32 = (1 << 20) | 7;
-const TO_B: u32 = (3 << 20) | 9;
-const LONG: Duration = Duration::from_secs(300);
-
-fn security(me: EndpointId, mode: Mode, key: u8) -> Security {
-    Security { mode, job_key: JobKey::from_bytes(&[key; 32]).unwrap(), me }
-}
 
 fn v4_only() -> UdpConfig {
     UdpConfig { v4: Some(Ipv4Addr::LOCALHOST), v6: None, host: 1, ..Default::default() }
@@ -40,12 +28,6 @@ fn v6_only() -> Option<UdpConfig> {
             None
         }
     }
-}
-
-fn address_of(link: &UdpLink, endpoint: EndpointId) -> Address {
-    let mut address = Address { endpoint, host: 1, ..Default::default() };
-    link.advertise(&mut address);
-    address
 }
 
 fn info(session: u32, endpoint: EndpointId, address: Address) -> PeerInfo {
@@ -74,19 +56,6 @@ fn data(offset: u64) -> Vec<u8> {
 fn eager(session: u32) -> Vec<u8> {
     let common = Common { session, ..Default::default() };
     emit(&common, &Packet::Eager(Eager { tag: 5 })).as_slice().to_vec()
-}
-
-fn hello(src: EndpointId) -> Vec<u8> {
-    let hello = Hello {
-        src_eid: src.0,
-        dst_eid: B.0,
-        session_offer: 1,
-        mtu: 1456,
-        version_min: 1,
-        version_max: 1,
-        credit: 0,
-    };
-    emit(&Common::default(), &Packet::Hello(hello)).as_slice().to_vec()
 }
 
 fn bytes(len: usize, seed: u64) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use super::{forward, forward_parts, Clock};
 use crate::rng::Rng;
-use crate::{Frame, Link, LinkError, PeerInfo, Sink};
+use crate::{DataRun, Frame, Link, LinkError, PeerInfo, Sink};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -382,25 +382,18 @@ forward_parts!(Faulty, inner);
 
 impl crate::Trains for Faulty {
     /// Sends a run as one, if no packet of it has a fault.
-    fn send_run(
-        &mut self,
-        peer: PeerId,
-        stripe: u8,
-        header: &[u8],
-        payload: &[u8],
-        packets: usize,
-    ) -> Option<usize> {
+    fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> {
         let now = (self.clock)();
         if !self.release(now) {
             return Some(0);
         }
         let before = self.rng.clone();
-        let plain = (0..packets).all(|_| self.draw(now).plain);
+        let plain = (0..run.packets).all(|_| self.draw(now).plain);
         let sent = match plain {
-            true => self.inner.send_run(peer, stripe, header, payload, packets),
+            true => self.inner.send_run(run),
             false => None,
         };
-        if sent != Some(packets) {
+        if sent != Some(run.packets) {
             self.rng = before;
             for _ in 0..sent.unwrap_or(0) {
                 self.draw(now);
@@ -609,11 +602,13 @@ mod tests {
                         done += match whole {
                             true => crate::link::send_run(
                                 &mut bench.a,
-                                PEER,
-                                0,
-                                header.as_slice(),
-                                left,
-                                40 - done,
+                                &DataRun {
+                                    peer: PEER,
+                                    stripe: 0,
+                                    header: header.as_slice(),
+                                    payload: left,
+                                    packets: 40 - done,
+                                },
                             ),
                             false => bench.a.send(&each),
                         };

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::shm::Block;
-use crate::{Address, ClosePoll, DirectMemory, Frame, LinkEvent, PeerInfo, Reach, Trains, WaitFd};
+use crate::{Address, ClosePoll, DataRun, DirectMemory, Frame, LinkEvent, PeerInfo, Reach};
+use crate::{Trains, WaitFd};
 use std::cell::RefCell;
 use weft_core::wire::{emit, Common, Data, Packet};
 use weft_core::{LinkCaps, Pulse};
@@ -65,8 +66,7 @@ impl Reach for Recorder {
 
 impl Trains for Recorder {
     records! {
-        fn send_run(&mut self, p: PeerId, s: u8, h: &[u8], d: &[u8], n: usize)
-            -> Option<usize> = Some(1);
+        fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> = Some(1);
     }
 }
 
@@ -126,7 +126,9 @@ fn call(link: &mut dyn Link, method: &str) {
         "has_unanswered" => _ = link.has_unanswered(P),
         "ask_unanswered" => link.ask_unanswered(P),
         "pulse" => _ = link.pulse(P),
-        "send_run" => _ = link.send_run(P, 1, header, payload, 1),
+        "send_run" => {
+            _ = link.send_run(&DataRun { peer: P, stripe: 1, header, payload, packets: 1 })
+        }
         "spin" => _ = link.spin(1),
         "recv_soon" => _ = link.recv_soon(1, 1, &mut Nothing),
         "room_soon" => _ = link.room_soon(P),

@@ -146,21 +146,40 @@ macro_rules! forward_parts {
 }
 use forward_parts;
 
+/// The methods of `Link` of a wrapper that only looks at packets, whose method `tell` notes each
+/// one that left.
+macro_rules! forward_seen {
+    ($inner:ident, $tell:ident) => {
+        forward!($inner:
+            fn caps(&self) -> weft_core::LinkCaps;
+            fn advertise(&self, address: &mut crate::Address);
+            fn path_text(&self, peer: weft_core::PeerId) -> String;
+            fn connect(&mut self, peer: &crate::PeerInfo)
+                -> Result<weft_core::LinkCaps, crate::LinkError>;
+            fn disconnect(&mut self, peer: weft_core::PeerId);
+            fn poll_event(&mut self) -> Option<crate::LinkEvent>;
+            fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
+            fn finish_wait(&mut self, ready: bool);
+            fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
+        );
+
+        fn send(&mut self, frames: &[crate::Frame<'_>]) -> usize {
+            let sent = self.$inner.send(frames);
+            frames[..sent].iter().for_each(|f| self.$tell(f.peer, f.header, f.payload));
+            sent
+        }
+    };
+}
+use forward_seen;
+
 /// Runs of packets and close polls of a wrapper whose method `tell` notes each packet that left.
 macro_rules! forward_runs {
     ($wrapper:ty, $inner:ident, $tell:ident) => {
         impl crate::Trains for $wrapper {
-            fn send_run(
-                &mut self,
-                peer: weft_core::PeerId,
-                stripe: u8,
-                header: &[u8],
-                payload: &[u8],
-                packets: usize,
-            ) -> Option<usize> {
-                let sent = self.$inner.send_run(peer, stripe, header, payload, packets)?;
-                crate::link::each_of(header, payload, packets, sent, |header, payload| {
-                    self.$tell(peer, header, payload)
+            fn send_run(&mut self, run: &crate::DataRun<'_>) -> Option<usize> {
+                let sent = self.$inner.send_run(run)?;
+                crate::link::each_of(run, sent, |header, payload| {
+                    self.$tell(run.peer, header, payload)
                 });
                 Some(sent)
             }

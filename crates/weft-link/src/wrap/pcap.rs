@@ -1,9 +1,9 @@
 //! Capture for Wireshark.
 
 use super::pcapng::{Direction, Store, Writer};
-use super::{forward, forward_parts, forward_runs, Clock, Tap};
+use super::{forward, forward_parts, forward_runs, forward_seen, Clock, Tap};
 use crate::ether::{EtherHead, EtherType, Mac};
-use crate::{Bytes, Frame, Link, LinkError, Sink};
+use crate::{Bytes, Link, LinkError, Sink};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -108,24 +108,7 @@ fn address_from(peer: Option<PeerId>, header: &[u8]) -> [u8; 6] {
 }
 
 impl Link for Pcap {
-    forward!(inner:
-        fn caps(&self) -> weft_core::LinkCaps;
-        fn advertise(&self, address: &mut crate::Address);
-        fn path_text(&self, peer: weft_core::PeerId) -> String;
-        fn connect(&mut self, peer: &crate::PeerInfo)
-            -> Result<weft_core::LinkCaps, crate::LinkError>;
-        fn disconnect(&mut self, peer: weft_core::PeerId);
-        fn poll_event(&mut self) -> Option<crate::LinkEvent>;
-        fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
-        fn finish_wait(&mut self, ready: bool);
-        fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
-    );
-
-    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        let sent = self.inner.send(frames);
-        frames[..sent].iter().for_each(|f| self.tell(f.peer, f.header, f.payload));
-        sent
-    }
+    forward_seen!(inner, tell);
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         let capture = &mut self.capture;
@@ -167,6 +150,7 @@ impl Drop for Pcap {
 mod tests {
     use super::*;
     use crate::looplink::LoopLink;
+    use crate::Frame;
     use crate::{Address, PeerInfo};
     use std::cell::RefCell;
     use std::io::Write;

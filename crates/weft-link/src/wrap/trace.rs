@@ -1,7 +1,7 @@
 //! Logs one record per packet.
 
-use super::{forward, forward_parts, forward_runs, Tap};
-use crate::{Frame, Link, Sink};
+use super::{forward, forward_parts, forward_runs, forward_seen, Tap};
+use crate::{Link, Sink};
 use log::{debug, log_enabled, Level};
 use std::fmt;
 use weft_core::wire::{parse, Line};
@@ -40,25 +40,8 @@ impl fmt::Display for Packet<'_> {
 }
 
 impl Link for Traced {
-    forward!(inner:
-        fn caps(&self) -> weft_core::LinkCaps;
-        fn advertise(&self, address: &mut crate::Address);
-        fn path_text(&self, peer: weft_core::PeerId) -> String;
-        fn connect(&mut self, peer: &crate::PeerInfo)
-            -> Result<weft_core::LinkCaps, crate::LinkError>;
-        fn disconnect(&mut self, peer: weft_core::PeerId);
-        fn poll_event(&mut self) -> Option<crate::LinkEvent>;
-        fn wait_fds(&self, out: &mut Vec<crate::WaitFd>);
-        fn prepare_wait(&mut self) -> bool;
-        fn finish_wait(&mut self, ready: bool);
-        fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
-    );
-
-    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        let sent = self.inner.send(frames);
-        frames[..sent].iter().for_each(|f| self.tell(f.peer, f.header, f.payload));
-        sent
-    }
+    forward_seen!(inner, tell);
+    forward!(inner: fn prepare_wait(&mut self) -> bool;);
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
         if !log_enabled!(target: TARGET, Level::Debug) {

@@ -37,12 +37,13 @@ pub use mode::{UnknownMode, XdpMode};
 pub use sys::{bpf, Mapping};
 
 use crate::ether::{EtherHead, EtherType, Interface, Interfaces, Monitor, Path, PATHS_MAX};
+use crate::link::own_frames;
 use crate::packet::FallbackSocket;
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security};
 use crate::table::{Events, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
-use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
+use crate::{Address, Link, LinkError, LinkEvent, PeerInfo, WaitFd};
 use connection::Connection;
 use open::Rail;
 use std::os::fd::AsRawFd;
@@ -410,17 +411,7 @@ impl Link for XdpLink {
         self.secure.remove_peer(peer);
     }
 
-    fn send(&mut self, frames: &[Frame<'_>]) -> usize {
-        self.send_frames(frames)
-    }
-
-    fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
-        self.recv_frames(budget, sink)
-    }
-
-    fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop()
-    }
+    own_frames!();
 
     fn wait_fds(&self, out: &mut Vec<WaitFd>) {
         out.extend(self.connections().map(|connection| WaitFd { fd: connection.fd().as_raw_fd() }));

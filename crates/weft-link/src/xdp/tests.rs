@@ -10,7 +10,7 @@ use super::*;
 use crate::ether::EtherAddr;
 use crate::secure::{JobKey, Mode};
 use crate::testing::{run, skip, start};
-use crate::Bytes;
+use crate::{Bytes, Frame, Sink};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};

@@ -6,7 +6,7 @@ use super::lease::Standing;
 use super::wire::{access_code, access_of, among, from_home, method, number_of, to_home, Number};
 use super::wire::{DATA, KEPT};
 use super::{Access, RegionCause, RegionId};
-use crate::channel::Channel;
+use crate::channel::{receiver, Channel};
 use crate::net::{Net, RankFailure};
 use crate::rpc::{Call, CallError, Cause, Request, Rpc};
 use crate::together::{Together, Watched};
@@ -97,12 +97,8 @@ impl<N: Net> Inner<N> {
     pub fn open(net: &N, first: u16, cache: usize) -> Rc<Inner<N>> {
         let me = net.rank();
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
-            let receiver = Weak::clone(weak);
-            let receive = move |from: usize, kind: u8, bytes: &[u8]| {
-                if let Some(inner) = receiver.upgrade() {
-                    inner.receive(from, kind, bytes);
-                }
-            };
+            let receive =
+                receiver(weak, |inner, from, kind, bytes| inner.receive(from, kind, bytes));
             Inner {
                 net: net.clone(),
                 together: Together::with_handler(net, first + 2),
@@ -110,7 +106,7 @@ impl<N: Net> Inner<N> {
                 channel: Channel::open_with_replies(
                     net,
                     (first, &format!("regions under packet handler {first}")),
-                    Rc::new(receive),
+                    receive,
                     move |kind, head| reply_of_none(me, kind, head),
                 ),
                 table: RefCell::default(),

@@ -36,7 +36,7 @@ pub use error::{CallError, Cause};
 pub use request::Request;
 pub use typed::{Answer, Method};
 
-use crate::channel::{Channel, MESSAGE_MAX};
+use crate::channel::{receiver, Channel, MESSAGE_MAX};
 use crate::net::{Blocking, Net, RankFailure};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -126,18 +126,14 @@ impl<N: Net> Rpc<N> {
     /// This rank has one of this handler already.
     pub fn with_handler(net: &N, handler: u16) -> Rpc<N> {
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
-            let receiver = Weak::clone(weak);
-            let receive = move |from: usize, kind: u8, bytes: &[u8]| {
-                if let Some(inner) = receiver.upgrade() {
-                    inner.receive(from, kind, bytes);
-                }
-            };
+            let receive =
+                receiver(weak, |inner, from, kind, bytes| inner.receive(from, kind, bytes));
             Inner {
                 net: net.clone(),
                 channel: Channel::open_with_replies(
                     net,
                     (handler, &format!("calls under packet handler {handler}")),
-                    Rc::new(receive),
+                    receive,
                     reply_of_none,
                 ),
                 numbers: net.lasting().of::<Numbers>(handler),

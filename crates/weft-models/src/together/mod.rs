@@ -5,7 +5,7 @@
 
 mod call;
 
-use crate::channel::{Channel, MESSAGE_MAX};
+use crate::channel::{receiver, Channel, MESSAGE_MAX};
 use crate::net::{Blocking, InUpcall, Net, RankFailure, Unsent};
 use crate::park;
 use call::Call;
@@ -168,18 +168,14 @@ impl<N: Net> Together<N> {
 
     pub(crate) fn with_handler(net: &N, handler: u16) -> Together<N> {
         let inner = Rc::new_cyclic(|weak: &Weak<Inner<N>>| {
-            let receiver = Weak::clone(weak);
-            let receive = move |from: usize, kind: u8, bytes: &[u8]| {
-                if let Some(inner) = receiver.upgrade() {
-                    inner.receive(from, kind, bytes);
-                }
-            };
+            let receive =
+                receiver(weak, |inner, from, kind, bytes| inner.receive(from, kind, bytes));
             Inner {
                 net: net.clone(),
                 channel: Channel::open_again(
                     net,
                     (handler, &format!("operations of all ranks under packet handler {handler}")),
-                    Rc::new(receive),
+                    receive,
                 ),
                 handler,
                 group: RefCell::default(),

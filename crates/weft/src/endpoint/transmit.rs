@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use weft_core::engine::types::{Payload, Transmit};
 use weft_core::wire::{self, field, EagerMore, Hello, Packet, PacketType};
 use weft_core::{OpId, PeerId};
-use weft_link::Frame;
+use weft_link::{DataRun, Frame};
 
 /// Packets offered to a link in one call.
 pub(super) const BURST: usize = 64;
@@ -209,9 +209,9 @@ impl Driver {
                 if payload.len() != run.payload.len() as usize {
                     packets
                 } else {
-                    let header = run.header.as_slice();
-                    let link = &mut *self.links[link];
-                    weft_link::link::send_run(link, run.peer, run.stripe, header, payload, packets)
+                    let (peer, stripe, header) = (run.peer, run.stripe, run.header.as_slice());
+                    let run = DataRun { peer, stripe, header, payload, packets };
+                    weft_link::link::send_run(&mut *self.links[link], &run)
                 }
             }
             None => run.packets as usize,

@@ -2,6 +2,7 @@
 //! child.
 #![allow(non_snake_case)]
 
+#[path = "../../../../conformance/src/sys/fork.rs"]
 mod sys;
 
 use std::process::{Command, Stdio};

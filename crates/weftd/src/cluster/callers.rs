@@ -4,7 +4,7 @@
 //! subscriptions end with its connection or its process, whichever ends first: a child that
 //! inherited the socket keeps nothing alive.
 
-use crate::sys::{self, passing, Epoll, Interest};
+use crate::sys::{self, passing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -18,6 +18,7 @@ use weft_cluster::names::Owner;
 use weft_cluster::share;
 use weft_core::Instant;
 use weft_link::LinkError;
+use weft_sys::epoll::{Epoll, Interest};
 use weft_sys::foreign::{self, Listener};
 use weft_sys::user::payer;
 use weft_sys::{Foreign, Peer};
@@ -135,7 +136,7 @@ impl Caller {
             self.set.remove(&self.stream);
         } else if interest != self.interest {
             self.interest = interest;
-            self.set.change(&self.stream, 2 * self.id, interest);
+            let _ = self.set.change(&self.stream, 2 * self.id, interest);
         }
     }
 
@@ -454,6 +455,6 @@ mod tests {
     #[test]
     fn by_turns__a_user_with_many_connections_is_served_no_more_than_one_with_one() {
         assert_eq!(by_turns(vec![vec![1, 2, 3], vec![9], vec![4, 5]]), [1, 9, 4, 2, 5, 3]);
-        assert_eq!(by_turns(Vec::new()), []);
+        assert!(by_turns(Vec::new()).is_empty());
     }
 }

@@ -1,11 +1,8 @@
 //! System calls of the agent.
 
-mod epoll;
 pub mod pairs;
 pub mod passing;
 pub mod refused;
-
-pub use epoll::{Epoll, Interest};
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};

@@ -4,14 +4,13 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../../../weft/tests/copied/sys.rs"]
-mod sys;
 
 use common::Served;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use weft::launch::wire::{from_hex, to_hex};
 use weft::{Address, OpError, PeerFailure};
+use weft_conformance::in_a_fork;
 
 /// Name of the variable with the agent's name and the address of the peer, for the process that
 /// forks.
@@ -34,7 +33,7 @@ fn forks__while_an_agent_serves_it() {
         assert_eq!(answer, [question; 100]);
     };
     ask(1);
-    let [copied] = sys::in_a_fork(|| {
+    let [copied] = in_a_fork(|| {
         let sent = rank.endpoint.send_blocking(peer, 1, &[9; 100]);
         rank.endpoint.close(Duration::from_secs(5));
         [matches!(sent, Err(OpError::Peer { failure: PeerFailure::Copied, .. }))]

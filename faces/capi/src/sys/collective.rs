@@ -4,11 +4,12 @@
 //! is stored in the program's memory when a call of the program finds that it has ended.
 
 use super::comm::WeftComm;
-use super::job::{code_of, WeftJob};
 use super::mapped::{check_len, copied};
 use super::receive::room;
 use super::request::{Ended, WeftRequest, WeftStatus};
 use super::{bytes, enter, object_of, store, Fault, WEFT_ARGUMENT, WEFT_OK, WEFT_TOO_LONG};
+use crate::fault::code_of;
+use crate::job::WeftJob;
 use std::ffi::{c_int, c_void};
 use std::future::Future;
 use std::pin::Pin;
@@ -94,6 +95,40 @@ unsafe fn hand_over(
     })
 }
 
+/// Makes two functions of one operation: one that waits for its end, and one that stores its
+/// request. They have the parameters given, after the communicator and before the request.
+macro_rules! both {
+    (
+        $(#[$doc:meta])* $wait:ident, $start:ident,
+        ($($arg:ident: $type:ty),*) $begin:expr
+    ) => {
+        $(#[$doc])*
+        #[no_mangle]
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $wait(comm: *mut WeftComm $(, $arg: $type)*) -> c_int {
+            // SAFETY: promised by the caller.
+            unsafe { wait_for(comm, $begin) }
+        }
+
+        #[doc = concat!("Starts the operation of `", stringify!($wait), "` without waiting, and")]
+        /// stores its request.
+        ///
+        /// # Safety
+        #[doc = concat!("The caller keeps the rules of `", stringify!($wait), "`, those of memory")]
+        /// that is written until the request has ended; `request` points to memory for a pointer.
+        #[no_mangle]
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $start(
+            comm: *mut WeftComm,
+            $($arg: $type,)*
+            request: *mut *mut WeftRequest,
+        ) -> c_int {
+            // SAFETY: promised by the caller.
+            unsafe { hand_over(comm, request, $begin) }
+        }
+    };
+}
+
 /// Makes the request of an operation; at its end `deliver` stores the result in the program's
 /// memory.
 fn request_of<T: 'static>(
@@ -125,6 +160,10 @@ struct Places {
     each: usize,
     /// Null, or the lengths of the contents of the places.
     lens: *mut usize,
+}
+
+fn places(at: *const c_void, each: usize, lens: *const usize) -> Places {
+    Places { at: at.cast_mut().cast(), each, lens: lens.cast_mut() }
 }
 
 impl Places {
@@ -212,27 +251,14 @@ fn barrier(comm: &WeftComm, job: &WeftJob) -> Begun {
     Ok(request_of(job, comm.group.barrier(), |()| Ok(WeftStatus::NOTHING)))
 }
 
-/// Returns when every rank of a communicator has called it.
-///
-/// # Safety
-/// `comm` is a living handle of a living job.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_barrier(comm: *mut WeftComm) -> c_int {
-    // SAFETY: promised by the caller.
-    unsafe { wait_for(comm, barrier) }
-}
-
-/// Starts a barrier of a communicator without waiting, and stores its request.
-///
-/// # Safety
-/// `comm` is a living handle of a living job, `request` points to memory for a pointer.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_ibarrier(
-    comm: *mut WeftComm,
-    request: *mut *mut WeftRequest,
-) -> c_int {
-    // SAFETY: promised by the caller.
-    unsafe { hand_over(comm, request, barrier) }
+both! {
+    /// Returns when every rank of a communicator has called it.
+    ///
+    /// # Safety
+    /// `comm` is a living handle of a living job.
+    weft_comm_barrier, weft_comm_ibarrier,
+    ()
+    barrier
 }
 
 /// Begins a broadcast.
@@ -270,37 +296,15 @@ unsafe fn broadcast(
     }))
 }
 
-/// Copies the root's bytes to every rank.
-///
-/// # Safety
-/// `comm` is a living handle of a living job, `data..data + len` is readable at the root and
-/// writable elsewhere.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_broadcast(
-    comm: *mut WeftComm,
-    root: c_int,
-    data: *mut c_void,
-    len: usize,
-) -> c_int {
-    // SAFETY: promised by the caller.
-    unsafe { wait_for(comm, |comm, job| broadcast((comm, job), root, (data, len))) }
-}
-
-/// Starts to copy the root's bytes to every rank, without waiting, and stores the request.
-///
-/// # Safety
-/// The caller keeps the rules of `weft_comm_broadcast` until the request has ended; `request`
-/// points to memory for a pointer.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_ibroadcast(
-    comm: *mut WeftComm,
-    root: c_int,
-    data: *mut c_void,
-    len: usize,
-    request: *mut *mut WeftRequest,
-) -> c_int {
-    // SAFETY: promised by the caller.
-    unsafe { hand_over(comm, request, |comm, job| broadcast((comm, job), root, (data, len))) }
+both! {
+    /// Copies the root's bytes to every rank.
+    ///
+    /// # Safety
+    /// `comm` is a living handle of a living job, `data..data + len` is readable at the root and
+    /// writable elsewhere.
+    weft_comm_broadcast, weft_comm_ibroadcast,
+    (root: c_int, data: *mut c_void, len: usize)
+    |comm, job| broadcast((comm, job), root, (data, len))
 }
 
 /// The values of a reduction, the memory for its result, and the operation.
@@ -384,86 +388,26 @@ impl Reduction {
     }
 }
 
-/// Combines the values of all ranks at the root.
-///
-/// # Safety
-/// `comm` is a living handle of a living job, `data` has `count` values of the type; at the root
-/// `result` has room for as many.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_reduce(
-    comm: *mut WeftComm,
-    root: c_int,
-    data: *const c_void,
-    result: *mut c_void,
-    count: usize,
-    kind: c_int,
-    op: c_int,
-) -> c_int {
-    let all = Reduction { data, result, count, kind, op };
-    // SAFETY: promised by the caller.
-    unsafe { wait_for(comm, |comm, job| all.begin(comm, job, Some(root))) }
+both! {
+    /// Combines the values of all ranks at the root.
+    ///
+    /// # Safety
+    /// `comm` is a living handle of a living job, `data` has `count` values of the type; at the
+    /// root `result` has room for as many.
+    weft_comm_reduce, weft_comm_ireduce,
+    (root: c_int, data: *const c_void, result: *mut c_void, count: usize, kind: c_int, op: c_int)
+    |comm, job| Reduction { data, result, count, kind, op }.begin(comm, job, Some(root))
 }
 
-/// Starts to combine the values of all ranks at the root, without waiting, and stores the request.
-///
-/// # Safety
-/// The caller keeps the rules of `weft_comm_reduce`, those of the result's room until the request
-/// has ended; `request` points to memory for a pointer.
-#[no_mangle]
-#[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn weft_comm_ireduce(
-    comm: *mut WeftComm,
-    root: c_int,
-    data: *const c_void,
-    result: *mut c_void,
-    count: usize,
-    kind: c_int,
-    op: c_int,
-    request: *mut *mut WeftRequest,
-) -> c_int {
-    let all = Reduction { data, result, count, kind, op };
-    // SAFETY: promised by the caller.
-    unsafe { hand_over(comm, request, |comm, job| all.begin(comm, job, Some(root))) }
-}
-
-/// Combines the values of all ranks at every rank.
-///
-/// # Safety
-/// `comm` is a living handle of a living job, `data` has `count` values of the type, `result` room
-/// for as many.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_allreduce(
-    comm: *mut WeftComm,
-    data: *const c_void,
-    result: *mut c_void,
-    count: usize,
-    kind: c_int,
-    op: c_int,
-) -> c_int {
-    let all = Reduction { data, result, count, kind, op };
-    // SAFETY: promised by the caller.
-    unsafe { wait_for(comm, |comm, job| all.begin(comm, job, None)) }
-}
-
-/// Starts to combine the values of all ranks at every rank, without waiting, and stores the
-/// request.
-///
-/// # Safety
-/// The caller keeps the rules of `weft_comm_allreduce`, those of the result's room until the
-/// request has ended; `request` points to memory for a pointer.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_iallreduce(
-    comm: *mut WeftComm,
-    data: *const c_void,
-    result: *mut c_void,
-    count: usize,
-    kind: c_int,
-    op: c_int,
-    request: *mut *mut WeftRequest,
-) -> c_int {
-    let all = Reduction { data, result, count, kind, op };
-    // SAFETY: promised by the caller.
-    unsafe { hand_over(comm, request, |comm, job| all.begin(comm, job, None)) }
+both! {
+    /// Combines the values of all ranks at every rank.
+    ///
+    /// # Safety
+    /// `comm` is a living handle of a living job, `data` has `count` values of the type, `result`
+    /// room for as many.
+    weft_comm_allreduce, weft_comm_iallreduce,
+    (data: *const c_void, result: *mut c_void, count: usize, kind: c_int, op: c_int)
+    |comm, job| Reduction { data, result, count, kind, op }.begin(comm, job, None)
 }
 
 /// Begins a gather to the root, or without one an allgather.
@@ -493,93 +437,27 @@ unsafe fn collect(
     })
 }
 
-/// Collects a message of every rank at the root.
-///
-/// # Safety
-/// `comm` is a living handle of a living job, `data..data + len` is readable; at the root `all` has
-/// room for `each` bytes of every rank, and `lens`, unless null, for as many lengths.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_gather(
-    comm: *mut WeftComm,
-    root: c_int,
-    data: *const c_void,
-    len: usize,
-    all: *mut c_void,
-    each: usize,
-    lens: *mut usize,
-) -> c_int {
-    let into = Places { at: all.cast(), each, lens };
-    // SAFETY: promised by the caller.
-    unsafe { wait_for(comm, |comm, job| collect((comm, job), Some(root), (data, len), into)) }
+both! {
+    /// Collects a message of every rank at the root.
+    ///
+    /// # Safety
+    /// `comm` is a living handle of a living job, `data..data + len` is readable; at the root `all`
+    /// has room for `each` bytes of every rank, and `lens`, unless null, for as many lengths.
+    weft_comm_gather, weft_comm_igather,
+    (root: c_int, data: *const c_void, len: usize, all: *mut c_void, each: usize,
+     lens: *mut usize)
+    |comm, job| collect((comm, job), Some(root), (data, len), places(all, each, lens))
 }
 
-/// Starts to collect a message of every rank at the root, without waiting, and stores the request.
-///
-/// # Safety
-/// The caller keeps the rules of `weft_comm_gather`, those of the root's memory until the request
-/// has ended; `request` points to memory for a pointer.
-#[no_mangle]
-#[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn weft_comm_igather(
-    comm: *mut WeftComm,
-    root: c_int,
-    data: *const c_void,
-    len: usize,
-    all: *mut c_void,
-    each: usize,
-    lens: *mut usize,
-    request: *mut *mut WeftRequest,
-) -> c_int {
-    let into = Places { at: all.cast(), each, lens };
-    let begin = |comm: &WeftComm, job: &WeftJob| {
-        // SAFETY: promised by the caller.
-        unsafe { collect((comm, job), Some(root), (data, len), into) }
-    };
-    // SAFETY: promised by the caller.
-    unsafe { hand_over(comm, request, begin) }
-}
-
-/// Copies a message of every rank to every rank.
-///
-/// # Safety
-/// `comm` is a living handle of a living job, `data..data + len` is readable; `all` has room for
-/// `each` bytes of every rank, and `lens`, unless null, for as many lengths.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_allgather(
-    comm: *mut WeftComm,
-    data: *const c_void,
-    len: usize,
-    all: *mut c_void,
-    each: usize,
-    lens: *mut usize,
-) -> c_int {
-    let into = Places { at: all.cast(), each, lens };
-    // SAFETY: promised by the caller.
-    unsafe { wait_for(comm, |comm, job| collect((comm, job), None, (data, len), into)) }
-}
-
-/// Starts to copy a message of every rank to every rank, without waiting, and stores the request.
-///
-/// # Safety
-/// The caller keeps the rules of `weft_comm_allgather`, those of the memory of `all` and `lens`
-/// until the request has ended; `request` points to memory for a pointer.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_iallgather(
-    comm: *mut WeftComm,
-    data: *const c_void,
-    len: usize,
-    all: *mut c_void,
-    each: usize,
-    lens: *mut usize,
-    request: *mut *mut WeftRequest,
-) -> c_int {
-    let into = Places { at: all.cast(), each, lens };
-    let begin = |comm: &WeftComm, job: &WeftJob| {
-        // SAFETY: promised by the caller.
-        unsafe { collect((comm, job), None, (data, len), into) }
-    };
-    // SAFETY: promised by the caller.
-    unsafe { hand_over(comm, request, begin) }
+both! {
+    /// Copies a message of every rank to every rank.
+    ///
+    /// # Safety
+    /// `comm` is a living handle of a living job, `data..data + len` is readable; `all` has room
+    /// for `each` bytes of every rank, and `lens`, unless null, for as many lengths.
+    weft_comm_allgather, weft_comm_iallgather,
+    (data: *const c_void, len: usize, all: *mut c_void, each: usize, lens: *mut usize)
+    |comm, job| collect((comm, job), None, (data, len), places(all, each, lens))
 }
 
 /// Begins a scatter.
@@ -616,54 +494,17 @@ unsafe fn scatter(
     }))
 }
 
-/// Sends each rank its part of the root's bytes.
-///
-/// # Safety
-/// `comm` is a living handle of a living job, `data..data + len` and `got`, unless null, are
-/// writable; at the root `all` has `each` bytes for every rank, and `lens`, unless null, as many
-/// lengths.
-#[no_mangle]
-#[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn weft_comm_scatter(
-    comm: *mut WeftComm,
-    root: c_int,
-    all: *const c_void,
-    each: usize,
-    lens: *const usize,
-    data: *mut c_void,
-    len: usize,
-    got: *mut usize,
-) -> c_int {
-    let from = Places { at: all.cast_mut().cast(), each, lens: lens.cast_mut() };
-    // SAFETY: promised by the caller.
-    unsafe { wait_for(comm, |comm, job| scatter((comm, job), root, from, (data, len), got)) }
-}
-
-/// Starts to send each rank its part of the root's bytes, without waiting, and stores the request.
-///
-/// # Safety
-/// The caller keeps the rules of `weft_comm_scatter`, those of the memory of `data` and `got` until
-/// the request has ended; `request` points to memory for a pointer.
-#[no_mangle]
-#[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn weft_comm_iscatter(
-    comm: *mut WeftComm,
-    root: c_int,
-    all: *const c_void,
-    each: usize,
-    lens: *const usize,
-    data: *mut c_void,
-    len: usize,
-    got: *mut usize,
-    request: *mut *mut WeftRequest,
-) -> c_int {
-    let from = Places { at: all.cast_mut().cast(), each, lens: lens.cast_mut() };
-    let begin = |comm: &WeftComm, job: &WeftJob| {
-        // SAFETY: promised by the caller.
-        unsafe { scatter((comm, job), root, from, (data, len), got) }
-    };
-    // SAFETY: promised by the caller.
-    unsafe { hand_over(comm, request, begin) }
+both! {
+    /// Sends each rank its part of the root's bytes.
+    ///
+    /// # Safety
+    /// `comm` is a living handle of a living job, `data..data + len` and `got`, unless null, are
+    /// writable; at the root `all` has `each` bytes for every rank, and `lens`, unless null, as
+    /// many lengths.
+    weft_comm_scatter, weft_comm_iscatter,
+    (root: c_int, all: *const c_void, each: usize, lens: *const usize, data: *mut c_void,
+     len: usize, got: *mut usize)
+    |comm, job| scatter((comm, job), root, places(all, each, lens), (data, len), got)
 }
 
 /// Begins an exchange of all with all.
@@ -679,46 +520,15 @@ unsafe fn alltoall(comm: &WeftComm, job: &WeftJob, (from, into): (Places, Places
     Ok(request_of(job, comm.group.alltoall(own), deliver))
 }
 
-/// Sends each rank a part, and stores the part that each has sent here.
-///
-/// # Safety
-/// `comm` is a living handle of a living job; `data` has `each` bytes for every rank, `all` room
-/// for as many, `lens` and `got`, unless null, have as many lengths and room for them.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_alltoall(
-    comm: *mut WeftComm,
-    data: *const c_void,
-    lens: *const usize,
-    all: *mut c_void,
-    got: *mut usize,
-    each: usize,
-) -> c_int {
-    let from = Places { at: data.cast_mut().cast(), each, lens: lens.cast_mut() };
-    let into = Places { at: all.cast(), each, lens: got };
-    // SAFETY: promised by the caller.
-    unsafe { wait_for(comm, |comm, job| alltoall(comm, job, (from, into))) }
-}
-
-/// Starts to send each rank a part, and to store the part that each sends here, without waiting,
-/// and stores the request.
-///
-/// # Safety
-/// The caller keeps the rules of `weft_comm_alltoall`, those of the memory of `all` and `got` until
-/// the request has ended; `request` points to memory for a pointer.
-#[no_mangle]
-pub unsafe extern "C" fn weft_comm_ialltoall(
-    comm: *mut WeftComm,
-    data: *const c_void,
-    lens: *const usize,
-    all: *mut c_void,
-    got: *mut usize,
-    each: usize,
-    request: *mut *mut WeftRequest,
-) -> c_int {
-    let from = Places { at: data.cast_mut().cast(), each, lens: lens.cast_mut() };
-    let into = Places { at: all.cast(), each, lens: got };
-    // SAFETY: promised by the caller.
-    unsafe { hand_over(comm, request, |comm, job| alltoall(comm, job, (from, into))) }
+both! {
+    /// Sends each rank a part, and stores the part that each has sent here.
+    ///
+    /// # Safety
+    /// `comm` is a living handle of a living job; `data` has `each` bytes for every rank, `all`
+    /// room for as many, `lens` and `got`, unless null, have as many lengths and room for them.
+    weft_comm_alltoall, weft_comm_ialltoall,
+    (data: *const c_void, lens: *const usize, all: *mut c_void, got: *mut usize, each: usize)
+    |comm, job| alltoall(comm, job, (places(data, each, lens), places(all, each, got)))
 }
 
 impl WeftComm {

@@ -1,8 +1,8 @@
 //! Communicators: ranks in an order, with collective operations of their own (`collective`).
 
-use super::job::WeftJob;
 use super::remote::tree_of;
 use super::{enter, free, is_object, job_of, object_of, store, Fault, Head, WEFT_OK};
+use crate::job::WeftJob;
 use std::ffi::c_int;
 use weft::{Group, OpError};
 

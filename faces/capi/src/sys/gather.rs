@@ -1,8 +1,8 @@
 //! Packets sent straight from the program's memory.
 
-use super::job::WeftJob;
 use super::packet::check_len;
 use super::{bytes, enter, job_of, store, Fault, WEFT_OK, WEFT_TOO_MANY};
+use crate::job::WeftJob;
 use std::ffi::{c_int, c_void};
 use weft::port::Awaits;
 use weft::OpError;

@@ -1,195 +1,64 @@
 //! Jobs: joining, leaving, progress.
 
-use super::request::WeftRequest;
-use super::watchdog::{self, Held, Watchdog};
-use super::WEFT_UPCALL;
-use super::{enter, is_object, job_of, store, Fault, Head};
-use super::{
-    WEFT_ARGUMENT, WEFT_BUSY, WEFT_CANCELLED, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER,
-    WEFT_REFUSED, WEFT_THREAD, WEFT_TOO_LONG,
-};
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use super::{enter, object, store, Object, Used};
+use super::{Fault, WEFT_INIT, WEFT_OK, WEFT_REFUSED};
+use crate::fault::code_of;
+use crate::job::join;
+pub use crate::job::WeftJob;
+use crate::watchdog::{self, Held};
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
-use std::thread::ThreadId;
 use std::time::Duration;
 use weft::choices::Receipt;
-use weft::{Endpoint, Group, Job, OpError, PeerId};
-use weft_packets::{OpenError, Packets};
 
-/// A rank of a job: `struct weft_job`.
-pub struct WeftJob {
-    head: Head,
-    thread: ThreadId,
-    pub(crate) packets: Packets,
-    job: Job,
-    ranks: RefCell<HashMap<PeerId, usize>>,
-    /// Number of running upcalls.
-    pub(crate) depth: Cell<u32>,
-    watchdog: RefCell<Option<Watchdog>>,
-    /// True if the watchdog made progress that the program has not been informed of.
-    fresh: Cell<bool>,
-    /// Peers whose failure a receive from any rank has reported.
-    pub(super) told: RefCell<HashSet<PeerId>>,
-    /// Ids of the communicators that were made of a list of ranks.
-    pub(super) comms: RefCell<HashSet<u16>>,
-    /// Requests of collective operations that have not ended.
-    pub(super) collectives: RefCell<Vec<*const WeftRequest>>,
-    /// Time of a vain wait, in milliseconds, after which a warning is due.
-    pub(super) warn_after_ms: u32,
+/// Returns the object behind a pointer, for this call to use, and its job if the calling thread may
+/// use it.
+///
+/// # Safety
+/// The caller keeps the rules of [`object`]; an object lives no longer than its job.
+pub(crate) unsafe fn object_of<'a, T: Object>(
+    pointer: *const T,
+) -> Result<(Used<'a, T>, &'a WeftJob), Fault> {
+    // SAFETY: promised by the caller.
+    let object = unsafe { object(pointer) }?;
+    // SAFETY: as before.
+    Ok((Used::new(object), unsafe { job_of(object.head().job()) }?))
 }
 
-is_object!(WeftJob, "job", b"weft job");
-
-impl Drop for WeftJob {
-    fn drop(&mut self) {
-        // The watchdog ends before anything else of the job.
-        *self.watchdog.get_mut() = None;
-    }
+/// Returns a job if the calling thread may use it.
+///
+/// # Safety
+/// The caller keeps the rules of [`object`].
+pub(crate) unsafe fn job_of<'a>(job: *const WeftJob) -> Result<&'a WeftJob, Fault> {
+    // SAFETY: promised by the caller.
+    let job = unsafe { object(job) }?;
+    job.check_thread()?;
+    Ok(job)
 }
 
-impl WeftJob {
-    pub(crate) fn check_thread(&self) -> Result<(), Fault> {
-        match std::thread::current().id() == self.thread || watchdog::is_this_thread() {
-            true => Ok(()),
-            false => Err(Fault(WEFT_THREAD, "a job belongs to one thread".into())),
-        }
-    }
-
-    /// # Errors
-    /// An upcall runs: a call that waits would wait for ever.
-    pub(crate) fn may_wait(&self) -> Result<(), Fault> {
-        match self.depth.get() {
-            0 => Ok(()),
-            _ => Err(Fault(WEFT_UPCALL, "waits, and was called from an upcall".into())),
-        }
-    }
-
-    /// # Errors
-    /// This process is a copy of the one that joined the job.
-    fn is_here(&self) -> Result<(), Fault> {
-        self.endpoint().end_error().map_or(Ok(()), |error| Err(self.fault(error)))
-    }
-
-    /// # Errors
-    /// An upcall runs, this process is a copy, or a watchdog makes the progress that a sleeping
-    /// program would wait for.
-    fn sleeps_itself(&self) -> Result<(), Fault> {
-        self.may_wait()?;
-        self.is_here()?;
-        match self.watchdog.borrow().is_some() {
-            true => Err(Fault(WEFT_REFUSED, "the watchdog waits for this job".into())),
-            false => Ok(()),
-        }
-    }
-
-    /// Makes progress in the program's place: the program's next wait returns at once, because it
-    /// may wait for just that event.
-    pub(super) fn watched(&self) {
-        if self.packets.poll() {
-            self.fresh.set(true);
-        }
-    }
-
-    pub(crate) fn world(&self) -> &Group {
-        self.job.world()
-    }
-
-    /// Checks the number of a rank.
-    ///
-    /// # Errors
-    /// The job has no rank of that number.
-    pub(crate) fn rank(&self, rank: c_int) -> Result<usize, Fault> {
-        let ranks = self.world().size();
-        let known = usize::try_from(rank).ok().filter(|&rank| rank < ranks);
-        known.ok_or_else(|| {
-            Fault::argument(format!(
-                "there is no rank {rank}: the job has ranks 0 to {}",
-                ranks - 1
-            ))
-        })
-    }
-
-    pub(crate) fn peer(&self, rank: c_int) -> Result<PeerId, Fault> {
-        let rank = self.rank(rank)?;
-        let peer = self.explained(self.world().peer(rank).map_err(OpError::from))?;
-        self.ranks.borrow_mut().insert(peer, rank);
-        Ok(peer)
-    }
-
-    /// Converts the error of an operation to a fault that names rank, host, link, interface and
-    /// address, and the next step for the user.
-    pub(crate) fn explained<T>(&self, result: Result<T, OpError>) -> Result<T, Fault> {
-        result.map_err(|error| self.fault(error))
-    }
-
-    /// Returns the code of an error, with its whole text.
-    pub(crate) fn fault(&self, error: OpError) -> Fault {
-        Fault(code_of(error), self.world().explain(error))
-    }
-
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        self.job.endpoint()
-    }
-
-    /// Describes a peer with its rank, host and path, for messages to people.
-    pub(crate) fn describe(&self, peer: PeerId) -> String {
-        self.job.endpoint().describe(peer)
-    }
-
-    /// Returns the rank of a peer; -1 if it belongs to another job.
-    pub(crate) fn rank_of(&self, peer: PeerId) -> c_int {
-        if let Some(&rank) = self.ranks.borrow().get(&peer) {
-            return rank as c_int;
-        }
-        let all = 0..self.world().size() as c_int;
-        all.into_iter().find(|&rank| self.peer(rank).is_ok_and(|p| p == peer)).unwrap_or(-1)
-    }
+/// Frees an object of a caller.
+///
+/// # Errors
+/// The pointer is none, its job belongs to another thread, or an outer call uses it.
+///
+/// # Safety
+/// The caller keeps the rules of `object`, and nobody uses the object afterwards.
+pub(crate) unsafe fn free<T: Object>(pointer: *mut T) -> Result<c_int, Fault> {
+    // SAFETY: promised by the caller.
+    unsafe { object_of(pointer.cast_const()) }?.0.alone()?;
+    // SAFETY: made by `Box::into_raw`, and checked to be alive.
+    drop(unsafe { Box::from_raw(pointer) });
+    Ok(WEFT_OK)
 }
 
-/// Returns the code of an error.
-pub(super) fn code_of(error: OpError) -> c_int {
-    match error {
-        OpError::Busy => WEFT_BUSY,
-        OpError::Peer { .. } => WEFT_PEER,
-        OpError::Uneven { .. } | OpError::Mismatch { .. } => WEFT_ARGUMENT,
-        OpError::Truncated { .. } => WEFT_TOO_LONG,
-        OpError::Cancelled => WEFT_CANCELLED,
-        _ => WEFT_REFUSED,
-    }
-}
+/// The job of a watchdog.
+struct Charge(*const WeftJob);
 
-fn join() -> Result<Box<WeftJob>, Fault> {
-    // Fails in a second job of this process: the first one's logger stays.
-    weft_link::telling::log_to_standard_error();
-    let failed = |error: weft::JobError| {
-        let text = error.to_string();
-        let code = if text.starts_with("no agent") { WEFT_NO_AGENT } else { WEFT_INIT };
-        Fault(code, text)
-    };
-    // If a watchdog is chosen, `watchdog` has the lock.
-    let job = Job::init_locked().map_err(failed)?;
-    let warn_after_ms = weft::job::config_from_env().map_err(failed)?.warn_after_ms;
-    let packets = Packets::new(job.endpoint()).map_err(|error| match error {
-        OpenError::NoAgent(why) => Fault(WEFT_NO_AGENT, why.to_string()),
-        OpenError::Setting(why) => failed(why),
-    })?;
-    Ok(Box::new(WeftJob {
-        head: Head::new::<WeftJob>(std::ptr::null()),
-        thread: std::thread::current().id(),
-        packets,
-        job,
-        ranks: RefCell::default(),
-        depth: Cell::new(0),
-        watchdog: RefCell::default(),
-        fresh: Cell::new(false),
-        told: RefCell::default(),
-        comms: RefCell::default(),
-        collectives: RefCell::default(),
-        warn_after_ms,
-    }))
-}
+// SAFETY: the thread uses the job only while it holds the gate and the job is not over; the job
+// ends in a call that holds the gate, before it is freed. All other code that uses the job or
+// counts references to parts of it is in functions of this interface, which take the gate too. No
+// link that a job opens is bound to a thread.
+unsafe impl Send for Charge {}
 
 /// Starts a watchdog for a job that will not move in memory, if one is chosen. The caller keeps the
 /// returned gate until its function returns.
@@ -199,7 +68,18 @@ fn watch(job: &WeftJob) -> Result<Option<Held>, Fault> {
     }
     let config = weft::job::config_from_env().map_err(|e| Fault(WEFT_INIT, e.to_string()))?;
     let period = Duration::from_micros(config.watchdog_us.max(1).into());
-    let (watchdog, gate) = watchdog::start(job, period)?;
+    let charge = Charge(job);
+    let round = move || {
+        let Charge(job) = &charge;
+        // A panic has printed its place, like any in a call.
+        enter(|| {
+            // SAFETY: as `Charge` says; the watchdog holds the gate, and the job is not over.
+            unsafe { &**job }.watched();
+            Ok(WEFT_OK)
+        });
+    };
+    let failed = |why| Fault(WEFT_INIT, format!("WEFT_RECEIPT=watchdog: {why}"));
+    let (watchdog, gate) = watchdog::start(round, period).map_err(failed)?;
     *job.watchdog.borrow_mut() = Some(watchdog);
     Ok(Some(gate))
 }
@@ -309,7 +189,7 @@ pub unsafe extern "C" fn weft_wait_fd(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.sleeps_itself()?;
-        let fd = job.job.endpoint().wait_fd().map(|fd| fd.as_raw_fd());
+        let fd = job.endpoint().wait_fd().map(|fd| fd.as_raw_fd());
         fd.ok_or_else(|| Fault(WEFT_REFUSED, "the system gives no descriptor to wait on".into()))
     })
 }
@@ -325,7 +205,7 @@ pub unsafe extern "C" fn weft_prepare_wait(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.sleeps_itself()?;
-        Ok(c_int::from(job.job.endpoint().prepare_wait()))
+        Ok(c_int::from(job.endpoint().prepare_wait()))
     })
 }
 
@@ -339,7 +219,7 @@ pub unsafe extern "C" fn weft_finish_wait(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.sleeps_itself()?;
-        job.job.endpoint().finish_wait();
+        job.endpoint().finish_wait();
         Ok(WEFT_OK)
     })
 }

@@ -220,7 +220,7 @@ pub unsafe extern "C" fn weft_member_join(
         options.slow_after = given(slow_us).unwrap_or(options.slow_after);
         let names = names.names.borrow();
         let joined = WeftMember {
-            head: Head::new::<WeftMember>(std::ptr::null()),
+            head: Head::new::<WeftMember>(std::ptr::null::<()>()),
             thread: std::thread::current().id(),
             member: RefCell::new(names.join(&spec, &options)?),
             here: names.host().0,

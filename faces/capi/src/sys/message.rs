@@ -1,11 +1,11 @@
 //! Messages with tags, of any length: sends, receives, probes.
 
-use super::job::WeftJob;
 use super::receive::room;
 use super::request::{Memory, WeftRequest, WeftStatus};
-use super::{bytes, enter, is_object, job_of, object_of, store, Fault, Head, WEFT_BUSY, WEFT_OK};
+use super::{bytes, enter, is_object, job_of, object_of, store, Fault, Head, WEFT_OK};
+use crate::job::WeftJob;
 use std::ffi::{c_int, c_void};
-use weft::{OpError, PeerId, Refused, SendArgs};
+use weft::{PeerId, SendArgs};
 use weft_core::engine::types::Claimed;
 use weft_core::matching::RecvSpec;
 
@@ -326,33 +326,4 @@ pub unsafe extern "C" fn weft_msg_itake(
         }
         Ok(WEFT_OK)
     })
-}
-
-impl WeftJob {
-    /// Returns the peer that a receive names; none for `WEFT_ANY`.
-    fn source(&self, rank: c_int) -> Result<Option<PeerId>, Fault> {
-        match rank {
-            super::receive::WEFT_ANY => Ok(None),
-            rank => self.peer(rank).map(Some),
-        }
-    }
-
-    /// # Errors
-    /// The peer has failed: it will send nothing more.
-    fn not_failed(&self, source: Option<PeerId>) -> Result<(), Fault> {
-        let failure = source.and_then(|peer| Some((peer, self.endpoint().peer_failure(peer)?)));
-        match failure {
-            Some((peer, failure)) => self.explained(Err(OpError::Peer { peer, failure })),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Returns the code and the text of an operation that was refused.
-pub(super) fn refused(job: &WeftJob, refused: Refused) -> Fault {
-    match refused {
-        Refused::Busy => Fault(WEFT_BUSY, "too many operations are under way".into()),
-        Refused::Peer(peer, failure) => job.fault(OpError::Peer { peer, failure }),
-        other => Fault::argument(other.to_string()),
-    }
 }

@@ -1,11 +1,11 @@
 //! Names of a cluster: claims, look-ups, subscriptions and messages, beside jobs.
 
-use super::job::WeftJob;
 use super::{bytes, is_object, job_of, object, store, Fault, Head, Object};
 use super::{enter, enter_apart};
 use super::{
     WEFT_ARGUMENT, WEFT_NO_AGENT, WEFT_OK, WEFT_PEER, WEFT_REFUSED, WEFT_THREAD, WEFT_TOO_LONG,
 };
+use crate::job::WeftJob;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::net::SocketAddr;
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn weft_names_open(names: *mut *mut WeftNames) -> c_int {
         // SAFETY: promised by the caller.
         unsafe { store(names, std::ptr::null_mut()) }?;
         let opened = WeftNames {
-            head: Head::new::<WeftNames>(std::ptr::null()),
+            head: Head::new::<WeftNames>(std::ptr::null::<()>()),
             thread: std::thread::current().id(),
             names: RefCell::new(Names::connect()?),
             message: RefCell::default(),
@@ -563,7 +563,7 @@ pub unsafe extern "C" fn weft_names_watch_make(
         let timeout = u64::try_from(timeout_us).ok().map(Duration::from_micros);
         let names = names.names.borrow();
         let made = WeftNamesWatch {
-            head: Head::new::<WeftNamesWatch>(std::ptr::null()),
+            head: Head::new::<WeftNamesWatch>(std::ptr::null::<()>()),
             thread: std::thread::current().id(),
             watch: RefCell::new(names.watch(&name, mode, timeout)?),
             here: names.host().0,

@@ -1,10 +1,10 @@
 //! Packets: upcalls, sending, keeping.
 
-use super::job::WeftJob;
 use super::{
     bytes, enter, free, is_object, job_of, object, object_of, outside, store, Fault, Head,
 };
 use super::{WEFT_OK, WEFT_TOO_LONG, WEFT_TOO_MANY};
+use crate::job::WeftJob;
 use std::ffi::{c_int, c_void};
 use weft_packets::{KeptPacket, Packet, SendBuffer};
 
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn weft_packet_keep(
             }
         };
         let handle = WeftPacket {
-            head: Head::new::<WeftPacket>(of.head.job),
+            head: Head::new::<WeftPacket>(of.head.job::<WeftJob>()),
             source: of.source,
             argument: of.argument,
             data: keeping.data().as_ptr(),

@@ -1,13 +1,10 @@
 //! Packets without upcalls.
 
-use super::job::WeftJob;
 use super::{enter, job_of, mapped, store, Fault, WEFT_OK, WEFT_TOO_LONG, WEFT_UPCALL};
+use crate::job::{WeftJob, WEFT_ANY};
 use std::ffi::{c_int, c_void};
 use weft::OpError;
 use weft_packets::Received;
-
-/// Any rank.
-pub const WEFT_ANY: c_int = -1;
 
 /// Returns the caller's memory.
 ///

@@ -1,10 +1,10 @@
 //! Operations on other ranks: multicast groups, fetch-and-add, remote-memory copy, and choices for
 //! one rank.
 
-use super::job::WeftJob;
 use super::mapped::not_mapped;
 use super::{bytes, enter, free, is_object, job_of, object_of, store, Fault, Head};
 use super::{WEFT_BUSY, WEFT_OK, WEFT_PEER, WEFT_TOO_LONG, WEFT_TOO_MANY};
+use crate::job::WeftJob;
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use weft::choices::{Place, Tree};

@@ -3,11 +3,9 @@
 //! A request is posted on the endpoint's completion queue with its own address as context, so that
 //! a completion finds it without a search. It lives until a call reports its end.
 
-use super::job::WeftJob;
-use super::message::refused;
-use super::receive::WEFT_ANY;
 use super::{enter, in_use, is_object, job_of, object, object_of, store, Fault, Head, Used};
 use super::{WEFT_ARGUMENT, WEFT_CANCELLED, WEFT_OK, WEFT_TOO_LONG};
+use crate::job::{refused, WeftJob, WEFT_ANY};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{c_int, c_void};
@@ -94,12 +92,12 @@ impl Drop for WeftRequest {
         // A call unwound while its operation would use the memory later: the memory is taken back.
         if let Some(op) = self.op.get().filter(|_| self.outcome.get_mut().is_none()) {
             // SAFETY: a request lives no longer than its job.
-            unsafe { &*self.head.job }.endpoint().take_back(op);
+            unsafe { &*self.head.job::<WeftJob>() }.endpoint().take_back(op);
         }
         if self.check.get_mut().is_some() {
             // SAFETY: as before.
-            let job = unsafe { &*self.head.job };
-            job.collectives.borrow_mut().retain(|&other| !std::ptr::eq(other, self));
+            let job = unsafe { &*self.head.job::<WeftJob>() };
+            job.collectives.borrow_mut().retain(|&other| !std::ptr::eq(other.cast(), self));
         }
     }
 }
@@ -129,7 +127,7 @@ impl WeftRequest {
     pub(super) fn collective(job: &WeftJob, check: CheckFn) -> Box<WeftRequest> {
         let request = WeftRequest::new(job, None, false);
         *request.check.borrow_mut() = Some(check);
-        job.collectives.borrow_mut().push(&raw const *request);
+        job.collectives.borrow_mut().push((&raw const *request).cast());
         request
     }
 
@@ -276,7 +274,7 @@ pub(super) fn collect(job: &WeftJob) {
     if !job.collectives.borrow().is_empty() {
         job.collectives.borrow_mut().retain(|&request| {
             // SAFETY: a request leaves the list before it ends.
-            let request = unsafe { &*request };
+            let request = unsafe { &*request.cast::<WeftRequest>() };
             request.check();
             !request.is_done()
         });
@@ -437,7 +435,7 @@ fn job_in<'a>(living: &Living<'_>) -> Result<&'a WeftJob, Fault> {
         return Err(Fault::argument("requests of several jobs"));
     }
     // SAFETY: requests live no longer than their job.
-    unsafe { job_of(first.head.job) }
+    unsafe { job_of(first.head.job()) }
 }
 
 fn any_of<'a>(living: &'a Living<'_>) -> Option<&'a WeftRequest> {

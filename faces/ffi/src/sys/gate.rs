@@ -11,10 +11,10 @@ use super::bell::Bell;
 use super::service;
 use crate::table::{next_generation, GENERATION_BITS};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 use weft::Endpoint;
+use weft_sys::forks::is_child;
 
 /// Most objects of a face that a process has open.
 pub const SEATS: usize = 64;
@@ -201,16 +201,9 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True in a child made by `fork` of a process that has used an object.
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn in_child() {
-    FORKED.store(true, Ordering::Relaxed);
-}
-
 /// Says farewell to the other sides, whose programs learn so that this process has ended.
 extern "C" fn at_exit<F: Face>() {
-    if FORKED.load(Ordering::Relaxed) {
+    if is_child() {
         return;
     }
     for slot in &F::place().slots {
@@ -237,9 +230,9 @@ const CLOSE: Duration = Duration::from_secs(5);
 
 /// Notes forks and the end of the process from now on.
 fn watch_process<F: Face>() {
-    // SAFETY: the functions are those of a library that stays mapped.
+    weft_sys::forks::watch();
+    // SAFETY: the function is one of a library that stays mapped.
     F::place().watched.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
         libc::atexit(at_exit::<F>);
     });
 }
@@ -250,7 +243,7 @@ struct Mark;
 impl Mark {
     #[inline]
     fn set() -> Option<Mark> {
-        if FORKED.load(Ordering::Relaxed) || INSIDE.replace(true) {
+        if is_child() || INSIDE.replace(true) {
             return None;
         }
         Some(Mark)
@@ -514,9 +507,4 @@ fn each_open<F: Face>(with: impl Fn(Inside<F>) -> Result<(), F::Code>) -> Result
         }
     }
     Ok(())
-}
-
-/// True in a child made by `fork` of a process that has opened an object.
-pub fn is_in_child() -> bool {
-    FORKED.load(Ordering::Relaxed)
 }

@@ -11,6 +11,7 @@ use super::gate::{self, Bells, Face, Inside, Leader, Slot};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weft_sys::threads::without_signals;
 
 /// Time without a call after which the thread takes over.
 const TICK: Duration = Duration::from_millis(5);
@@ -207,23 +208,6 @@ pub(super) fn start<F: Face>(slot: &'static Slot<F>, generation: u32, bells: Arc
             log::error!("no thread that makes progress: {why}");
             false
         }
-    }
-}
-
-/// Starts a thread that no signal interrupts: the program's own threads handle them.
-pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: the sets are memory of this function, filled before they are read.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        // Faults of handlers, which run there.
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
-            libc::sigdelset(&raw mut all, fault);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        started
     }
 }
 

@@ -1,7 +1,6 @@
 //! The structures of `myriexpress.h`, and checks of pointers to them.
 
 use super::errors;
-use super::open::Open;
 use crate::address::Addr;
 use crate::code::{self, Answer, Return, StatusCode};
 use std::ffi::{c_char, CStr};
@@ -9,14 +8,13 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weft_ffi::handle;
-use weft_ffi::sys::gate;
 use weft_ffi::sys::service::Until;
 use weft_ffi::table::Key;
 
 /// A handle of an endpoint or a request: never an address of anything.
 pub type Handle = usize;
 /// The kinds of handles.
-const ENDPOINT: handle::Kind = 0xb1;
+pub(super) const ENDPOINT: handle::Kind = 0xb1;
 const REQUEST: handle::Kind = 0xb2;
 
 /// `mx_status_t`.
@@ -94,9 +92,6 @@ fn slot_of(endpoint: Handle) -> Option<u8> {
     handle::unpack(ENDPOINT, endpoint as u64).map(|(slot, _)| slot)
 }
 
-/// An endpoint, locked.
-pub type Inside = gate::Inside<Open>;
-
 /// Returns the handle of an endpoint.
 pub fn endpoint_handle(slot: u8, generation: u32) -> Handle {
     handle::pack(ENDPOINT, slot, Key { index: 0, generation }) as Handle
@@ -126,32 +121,6 @@ pub fn ready() -> Answer {
     match READY.load(Ordering::Acquire) {
         true => Ok(()),
         false => Err(code::NOT_INITIALIZED),
-    }
-}
-
-/// Enters an endpoint.
-///
-/// # Errors
-/// `MX_NOT_INITIALIZED`; `MX_BAD_ENDPOINT`: it is not open; `MX_BUSY`: this thread is inside a
-/// function already, or the process is a child made by `fork`.
-#[inline]
-pub fn enter(endpoint: Handle) -> Answer<Inside> {
-    ready()?;
-    let (slot, key) = handle::unpack(ENDPOINT, endpoint as u64).ok_or(code::BAD_ENDPOINT)?;
-    gate::enter_same(slot, key.generation)
-}
-
-/// Enters the endpoint of an address.
-///
-/// # Errors
-/// Returns the errors of [`enter`].
-pub fn enter_local(addr: Addr) -> Answer<Inside> {
-    ready()?;
-    let local = addr.local();
-    let inside: Inside = gate::enter(local.slot)?;
-    match inside.generation() as u16 == local.generation {
-        true => Ok(inside),
-        false => Err(code::BAD_ENDPOINT),
     }
 }
 

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{sync_channel, SyncSender, TryRecvError, TrySendError};
 use std::sync::Arc;
-use weft_ffi::sys::service::without_signals;
 use weft_link::Held;
+use weft_sys::threads::without_signals;
 
 /// Least bytes of a frame for which the thread is asked, as of Open-MX for its copy engine.
 pub const FRAME_MIN: usize = 1 << 10;

@@ -3,6 +3,7 @@
 pub mod abi;
 pub mod calls;
 pub(crate) mod copier;
+pub mod enter;
 pub mod errors;
 mod expect;
 pub(crate) mod memory;

@@ -5,7 +5,7 @@ use super::memory::Memory;
 use super::request::{context_of, key_of, Kind, Request, Requests};
 use super::unexpected::Unexpected;
 use super::wired::Wired;
-use crate::address::{Addr, Local};
+use crate::address::{wired, Addr, Local};
 use crate::code::{self, Answer, Return, StatusCode};
 use crate::door::{Door, News};
 use crate::wire::claim::Claim;
@@ -447,7 +447,7 @@ impl Open {
     #[inline]
     unsafe fn send_copy(&self, peer: PeerId, memory: &mut Memory, sending: &Sending) -> bool {
         let len = memory.len();
-        if sending.is_sync || len > COPIED || wire::wired(peer).is_some() {
+        if sending.is_sync || len > COPIED || wired(peer).is_some() {
             return false;
         }
         let Some((at, _)) = memory.one_piece() else { return false };
@@ -482,7 +482,7 @@ impl Open {
             self.end_with(key, code::STATUS_BAD_SESSION);
             return Ok(key);
         }
-        if let Some(to) = wire::wired(peer) {
+        if let Some(to) = wired(peer) {
             // SAFETY: promised by the caller, or the piece of the request.
             let sent = unsafe { self.send_wired(key, to, (at, len), sending) };
             if sent.is_err() {
@@ -555,7 +555,7 @@ impl Open {
             return Ok(());
         }
         self.door.part(peer);
-        if let Some(peer) = wire::wired(peer) {
+        if let Some(peer) = wired(peer) {
             self.disconnect_wired(peer);
         }
         for key in self.requests.keys() {

@@ -257,7 +257,7 @@ impl Open {
         for message in self.unexpected.forget(peer) {
             self.drop_message(message);
         }
-        if crate::wire::wired(peer).is_some() {
+        if crate::address::wired(peer).is_some() {
             // The engine has them as its own.
             return;
         }

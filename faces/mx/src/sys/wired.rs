@@ -7,9 +7,9 @@
 use super::memory::Borrowed;
 use super::open::{Open, Sending, COPIED};
 use super::request::{context_of, key_of, Kind, Request};
-use crate::address::Addr;
+use crate::address::{peer_id, Addr};
 use crate::code::{self, Answer, StatusCode};
-use crate::wire::{self, setting, Wire};
+use crate::wire::{setting, Wire};
 use std::rc::Rc;
 use weft::port::Port;
 use weft::{Completion, OpId, PeerId, SendArgs};
@@ -128,10 +128,10 @@ impl Open {
     pub fn origin(&self, source: PeerId, data: Option<u32>, len: u64) -> (PeerId, u64) {
         match Origin::of(data) {
             Origin::Endpoint => (source, len),
-            Origin::Wire(peer) => (wire::peer_id(peer), len),
+            Origin::Wire(peer) => (peer_id(peer), len),
             Origin::Offer(at) => {
                 let offer = self.wired.as_ref().and_then(|wired| wired.offers.get(at));
-                offer.map_or((source, len), |offer| (wire::peer_id(offer.peer), offer.len.into()))
+                offer.map_or((source, len), |offer| (peer_id(offer.peer), offer.len.into()))
             }
         }
     }
@@ -198,7 +198,7 @@ impl Open {
 
     /// Notes the endpoint of a peer, which is connected; returns its address.
     fn meet_wired(&mut self, peer: PeerIndex) -> Addr {
-        let id = wire::peer_id(peer);
+        let id = peer_id(peer);
         let addr = self.door.address(id);
         if let Some((_, true)) = self.door.peer(addr) {
             return addr;
@@ -216,7 +216,7 @@ impl Open {
 
     /// Calls `f` with the requests of a kind that wait for a peer.
     fn each_of(&mut self, kind: Kind, peer: PeerIndex, mut f: impl FnMut(&mut Open, Key)) {
-        let id = Some(wire::peer_id(peer));
+        let id = Some(peer_id(peer));
         let waits = |of: &Request| of.kind == kind && of.peer == id && !of.is_done;
         for key in self.requests.keys() {
             if self.requests.get(key).is_some_and(waits) {
@@ -296,7 +296,7 @@ impl Open {
         let Some(offer) = wired.offers.take(at) else { return true };
         let room = u32::try_from(request.memory.len()).unwrap_or(u32::MAX);
         (request.op, request.is_pulling) = (None, true);
-        request.peer = Some(wire::peer_id(offer.peer));
+        request.peer = Some(peer_id(offer.peer));
         request.status.msg_length = offer.len;
         // SAFETY: the program lends the memory to the request, whose end forgets the place.
         let to = unsafe { request.memory.target() };
@@ -333,7 +333,7 @@ impl Open {
         match wired.wire.connect(&wired.port, mac, number, secret) {
             Some(peer) => {
                 let request = self.requests.get_mut(key);
-                request.into_iter().for_each(|of| of.peer = Some(wire::peer_id(peer)));
+                request.into_iter().for_each(|of| of.peer = Some(peer_id(peer)));
             }
             None => self.end_with(key, code::STATUS_NO_RESOURCES),
         }

@@ -16,7 +16,7 @@ use crate::sys::copier::{self, Copier};
 use crate::sys::memory::Target;
 use claim::Claim;
 use faults::Faults;
-use out::Out;
+use out::{Out, HEAD};
 use setting::{Setting, Tuning};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,9 +38,6 @@ use weft_mxoe::{Dialect, ETHERTYPE, HEADER_MAX, SMALL_MAX};
 pub const CLIENT: u8 = weft::port::WEFT + 5;
 /// Receive ring in bytes.
 const RING: usize = 2 << 20;
-/// Length of Ethernet's header, and of the shortest frame.
-const HEAD: usize = 14;
-const SHORTEST: usize = 60;
 /// Frames that are taken in one round.
 const BUDGET: usize = 256;
 /// Time until frames are sent again for which the system had no room.
@@ -51,18 +48,6 @@ const SUCCEED: Time = 1_000_000;
 const KIND: (u32, u8) = (HEAD as u32 + 2, 0x7f);
 /// Context of a pull without a request.
 const NOBODY: u64 = u64::MAX;
-/// The bit of a peer's number that says that it is reached by MXoE.
-const WIRED: u32 = 1 << 31;
-
-/// Returns the number of a peer that is reached by MXoE.
-pub fn peer_id(peer: PeerIndex) -> PeerId {
-    PeerId(WIRED | u32::from(peer.0))
-}
-
-/// Returns the peer, if it is reached by MXoE.
-pub fn wired(peer: PeerId) -> Option<PeerIndex> {
-    (peer.0 & WIRED != 0).then_some(PeerIndex(peer.0 as u16))
-}
 
 struct Inner {
     socket: BarePacket,

@@ -2,12 +2,14 @@
 //! together; and faults for tests.
 
 use super::faults::{Fate, Faults};
-use super::{HEAD, SHORTEST};
 use std::io::{self, ErrorKind};
 use weft_link::BarePacket;
 use weft_mxoe::node::{Mac, Node, Transmit};
 use weft_mxoe::{ETHERTYPE, HEADER_MAX};
 
+/// Length of Ethernet's header, and of the shortest frame.
+pub const HEAD: usize = 14;
+const SHORTEST: usize = 60;
 /// Most frames of one system call.
 const BURST: usize = 32;
 /// Least bytes of a message that are not copied.

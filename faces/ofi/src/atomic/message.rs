@@ -7,6 +7,7 @@
 //! none. Numbers are little-endian.
 
 use super::{execute, is_valid, Datatype, Form, Operator, LONGEST};
+use weft::Rights;
 
 /// Elements in a peer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,19 +57,13 @@ pub trait Memory {
     ///
     /// # Errors
     /// The reason why it may not.
-    fn check(&self, at: (u64, u64), len: usize, read: bool, write: bool) -> Result<(), Refusal>;
+    fn check(&self, at: (u64, u64), len: usize, need: Rights) -> Result<(), Refusal>;
 
     /// Returns these bytes of a region.
     ///
     /// # Errors
     /// The bytes cannot be reached.
-    fn bytes(
-        &mut self,
-        at: (u64, u64),
-        len: usize,
-        read: bool,
-        write: bool,
-    ) -> Result<&mut [u8], Refusal>;
+    fn bytes(&mut self, at: (u64, u64), len: usize, need: Rights) -> Result<&mut [u8], Refusal>;
 }
 
 impl<'a> Request<'a> {
@@ -162,15 +157,15 @@ pub fn serve(request: &[u8], memory: &mut impl Memory) -> Vec<u8> {
 fn perform(request: &Request<'_>, memory: &mut impl Memory) -> Result<Vec<u8>, Refusal> {
     let size = request.datatype.size();
     let read = request.form != Form::Write;
-    let write = request.operator != Operator::Read;
+    let need = Rights { read, write: request.operator != Operator::Read };
     for p in &request.pieces {
-        memory.check((p.key, p.offset), p.count as usize * size, read, write)?;
+        memory.check((p.key, p.offset), p.count as usize * size, need)?;
     }
     let mut answer = vec![0];
     let mut from = 0;
     for p in &request.pieces {
         let len = p.count as usize * size;
-        let target = memory.bytes((p.key, p.offset), len, read, write)?;
+        let target = memory.bytes((p.key, p.offset), len, need)?;
         if read {
             answer.extend_from_slice(target);
         }

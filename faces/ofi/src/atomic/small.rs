@@ -1,6 +1,7 @@
 //! Memory of one region, to test requests on.
 
 use super::{answer, serve, Memory, Refusal, Request};
+use weft::Rights;
 
 /// One region under a key: its bytes, and true if they may be written.
 pub(super) struct Small {
@@ -10,26 +11,20 @@ pub(super) struct Small {
 }
 
 impl Memory for Small {
-    fn check(&self, at: (u64, u64), len: usize, _: bool, write: bool) -> Result<(), Refusal> {
+    fn check(&self, at: (u64, u64), len: usize, need: Rights) -> Result<(), Refusal> {
         let (key, offset) = at;
         if key != self.key {
             return Err(Refusal::Key);
         }
         let fits = offset.checked_add(len as u64).is_some_and(|end| end <= self.bytes.len() as u64);
-        match fits && (self.writable || !write) {
+        match fits && (self.writable || !need.write) {
             true => Ok(()),
             false => Err(Refusal::Access),
         }
     }
 
-    fn bytes(
-        &mut self,
-        at: (u64, u64),
-        len: usize,
-        read: bool,
-        write: bool,
-    ) -> Result<&mut [u8], Refusal> {
-        self.check(at, len, read, write)?;
+    fn bytes(&mut self, at: (u64, u64), len: usize, need: Rights) -> Result<&mut [u8], Refusal> {
+        self.check(at, len, need)?;
         Ok(&mut self.bytes[at.1 as usize..at.1 as usize + len])
     }
 }

@@ -191,216 +191,95 @@ unsafe fn message<'a>(
     }
 }
 
-unsafe extern "C" fn write(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    to: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let operands = [ioc(buf, count)];
-    let remote = [there(addr, key, &operands)];
-    // SAFETY: as `fi_atomic` says: the buffer is the provider's until the completion. The same
-    // holds for the other functions here, each as its manual page says.
-    call(|| unsafe {
+entries! {
+    fn write(ep, buf: *const c_void, count: usize, _desc: *mut c_void, to: u64, addr: u64, key: u64,
+            datatype: c_int, op: c_int, context: *mut c_void) {
+        let operands = [ioc(buf, count)];
+        let remote = [there(addr, key, &operands)];
         let kind = (datatype, op);
         start(ep, &simple(Form::Write, kind, to, &operands, &[], &[], &remote, context))
-    })
-}
+    }
 
-unsafe extern "C" fn writev(
-    ep: *mut FidEp,
-    iov: *const Ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn writev(ep, iov: *const Ioc, _desc: *mut *mut c_void, count: usize, to: u64, addr: u64,
+            key: u64, datatype: c_int, op: c_int, context: *mut c_void) {
         let operands = local(iov, count)?;
         let remote = [there(addr, key, operands)];
         let kind = (datatype, op);
         start(ep, &simple(Form::Write, kind, to, operands, &[], &[], &remote, context))
-    })
-}
+    }
 
-unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgAtomic, flags: u64) -> isize {
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn writemsg(ep, msg: *const MsgAtomic, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         start(ep, &message(Form::Write, m, &[], &[], flags)?)
-    })
-}
+    }
 
-unsafe extern "C" fn inject(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    to: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-) -> isize {
-    let operands = [ioc(buf, count)];
-    let remote = [there(addr, key, &operands)];
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn inject(ep, buf: *const c_void, count: usize, to: u64, addr: u64, key: u64, datatype: c_int,
+            op: c_int) {
+        let operands = [ioc(buf, count)];
+        let remote = [there(addr, key, &operands)];
         let none = std::ptr::null_mut();
         let kind = (datatype, op);
         let of = simple(Form::Write, kind, to, &operands, &[], &[], &remote, none);
         start(ep, &Call { flags: Some(0), injected: true, ..of })
-    })
-}
+    }
 
-unsafe extern "C" fn readwrite(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    to: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let (operands, results) = ([ioc(buf, count)], [ioc(result, count)]);
-    let remote = [there(addr, key, &results)];
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn readwrite(ep, buf: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void,
+            _result_desc: *mut c_void, to: u64, addr: u64, key: u64, datatype: c_int, op: c_int,
+            context: *mut c_void) {
+        let (operands, results) = ([ioc(buf, count)], [ioc(result, count)]);
+        let remote = [there(addr, key, &results)];
         let kind = (datatype, op);
         start(ep, &simple(Form::Fetch, kind, to, &operands, &[], &results, &remote, context))
-    })
-}
+    }
 
-unsafe extern "C" fn readwritev(
-    ep: *mut FidEp,
-    iov: *const Ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    resultv: *mut Ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    to: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn readwritev(ep, iov: *const Ioc, _desc: *mut *mut c_void, count: usize, resultv: *mut Ioc,
+            _result_desc: *mut *mut c_void, result_count: usize, to: u64, addr: u64, key: u64,
+            datatype: c_int, op: c_int, context: *mut c_void) {
         let operands = local(iov, count)?;
         let results = local(resultv, result_count)?;
         let remote = [there(addr, key, results)];
         let kind = (datatype, op);
         start(ep, &simple(Form::Fetch, kind, to, operands, &[], results, &remote, context))
-    })
-}
+    }
 
-unsafe extern "C" fn readwritemsg(
-    ep: *mut FidEp,
-    msg: *const MsgAtomic,
-    resultv: *mut Ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn readwritemsg(ep, msg: *const MsgAtomic, resultv: *mut Ioc, _result_desc: *mut *mut c_void,
+            result_count: usize, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let results = local(resultv, result_count)?;
         start(ep, &message(Form::Fetch, m, &[], results, flags)?)
-    })
-}
+    }
 
-unsafe extern "C" fn compwrite(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    compare: *const c_void,
-    _compare_desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    to: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    let (operands, compares, results) =
-        ([ioc(buf, count)], [ioc(compare, count)], [ioc(result, count)]);
-    let remote = [there(addr, key, &operands)];
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn compwrite(ep, buf: *const c_void, count: usize, _desc: *mut c_void, compare: *const c_void,
+            _compare_desc: *mut c_void, result: *mut c_void, _result_desc: *mut c_void, to: u64,
+            addr: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void) {
+        let (operands, compares, results) =
+            ([ioc(buf, count)], [ioc(compare, count)], [ioc(result, count)]);
+        let remote = [there(addr, key, &operands)];
         let kind = (datatype, op);
         let form = Form::Compare;
         start(ep, &simple(form, kind, to, &operands, &compares, &results, &remote, context))
-    })
-}
+    }
 
-unsafe extern "C" fn compwritev(
-    ep: *mut FidEp,
-    iov: *const Ioc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    comparev: *const Ioc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut Ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    to: u64,
-    addr: u64,
-    key: u64,
-    datatype: c_int,
-    op: c_int,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn compwritev(ep, iov: *const Ioc, _desc: *mut *mut c_void, count: usize, comparev: *const Ioc,
+            _compare_desc: *mut *mut c_void, compare_count: usize, resultv: *mut Ioc,
+            _result_desc: *mut *mut c_void, result_count: usize, to: u64, addr: u64, key: u64,
+            datatype: c_int, op: c_int, context: *mut c_void) {
         let operands = local(iov, count)?;
         let compares = local(comparev, compare_count)?;
         let results = local(resultv, result_count)?;
         let remote = [there(addr, key, operands)];
         let kind = (datatype, op);
         start(ep, &simple(Form::Compare, kind, to, operands, compares, results, &remote, context))
-    })
-}
+    }
 
-unsafe extern "C" fn compwritemsg(
-    ep: *mut FidEp,
-    msg: *const MsgAtomic,
-    comparev: *const Ioc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut Ioc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: see `write`.
-    call(|| unsafe {
+    fn compwritemsg(ep, msg: *const MsgAtomic, comparev: *const Ioc,
+            _compare_desc: *mut *mut c_void, compare_count: usize, resultv: *mut Ioc,
+            _result_desc: *mut *mut c_void, result_count: usize, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let compares = local(comparev, compare_count)?;
         let results = local(resultv, result_count)?;
         start(ep, &message(Form::Compare, m, compares, results, flags)?)
-    })
+    }
 }
 
 /// Stores the most elements that an operation may have; an error if there is no such operation.
@@ -413,26 +292,24 @@ fn valid(form: Form, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
     })
 }
 
-unsafe extern "C" fn writevalid(_: *mut FidEp, t: c_int, op: c_int, count: *mut usize) -> c_int {
-    valid(Form::Write, t, op, count)
+/// The functions that ask for operations of a form.
+macro_rules! questions {
+    ($($name:ident: $form:ident,)*) => {$(
+        unsafe extern "C" fn $name(
+            _: *mut FidEp,
+            datatype: c_int,
+            op: c_int,
+            count: *mut usize,
+        ) -> c_int {
+            valid(Form::$form, datatype, op, count)
+        }
+    )*};
 }
 
-unsafe extern "C" fn readwritevalid(
-    _: *mut FidEp,
-    t: c_int,
-    op: c_int,
-    count: *mut usize,
-) -> c_int {
-    valid(Form::Fetch, t, op, count)
-}
-
-unsafe extern "C" fn compwritevalid(
-    _: *mut FidEp,
-    t: c_int,
-    op: c_int,
-    count: *mut usize,
-) -> c_int {
-    valid(Form::Compare, t, op, count)
+questions! {
+    writevalid: Write,
+    readwritevalid: Fetch,
+    compwritevalid: Compare,
 }
 
 /// `fi_query_atomic`.

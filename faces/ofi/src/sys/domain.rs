@@ -161,7 +161,7 @@ unsafe extern "C" fn open(
         let fabric = object::<Fabric>(fabric.cast(), class::FABRIC)?;
         let attr = info.as_ref().ok_or(err::EINVAL)?.domain_attr.as_ref().ok_or(err::EINVAL)?;
         let alone = matches!(attr.threading, THREAD_DOMAIN);
-        super::watch_forks();
+        weft_sys::forks::watch();
         let fid = Fid { fclass: class::DOMAIN, context, ops: &DOMAIN_FID };
         // Several threads count references, outside of the gate inside the domain.
         #[allow(clippy::arc_with_non_send_sync)]

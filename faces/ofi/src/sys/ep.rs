@@ -84,7 +84,7 @@ pub unsafe extern "C" fn open2(
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    if super::is_child() {
+    if weft_sys::forks::is_child() {
         // The object is the parent's endpoint; the child owns nothing of it.
         return 0;
     }

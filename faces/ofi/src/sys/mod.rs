@@ -6,6 +6,21 @@
 //! the domain first, or because the caller asked for no lock and promised that one thread at a time
 //! comes.
 
+/// Functions that take an endpoint and answer as `call` does: parameters in the order of the
+/// interface, then what is done.
+///
+/// The caller of each keeps the rules of its manual page: buffers are the provider's until the
+/// completion, and lists are as long as the call says.
+macro_rules! entries {
+    ($(fn $name:ident($ep:ident $(, $arg:ident: $type:ty)*) $body:block)*) => {$(
+        unsafe extern "C" fn $name($ep: *mut FidEp $(, $arg: $type)*) -> isize {
+            // SAFETY: the caller keeps the rules of the function's manual page, which are those of
+            // the functions that are called here.
+            call(|| unsafe { $body })
+        }
+    )*};
+}
+
 pub mod abi;
 mod atomic;
 mod av;
@@ -29,28 +44,7 @@ use abi::{err, Fid};
 use libc::{c_int, iovec};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// True in a forked child of a process that used the provider: it must not use inherited objects.
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// Returns true if this process inherited the provider's objects by `fork`.
-#[inline]
-fn is_child() -> bool {
-    FORKED.load(Ordering::Relaxed)
-}
-
-extern "C" fn in_child() {
-    FORKED.store(true, Ordering::Relaxed);
-}
-
-/// Detects forks from now on.
-fn watch_forks() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    // SAFETY: the function only stores to a static, which is allowed in a forked child.
-    ONCE.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(in_child));
-    });
-}
+use weft_sys::forks::is_child;
 
 /// The result of a call: a count or size, or an error number, which is returned negated.
 type Answer = Result<isize, c_int>;

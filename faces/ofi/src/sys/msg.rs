@@ -27,118 +27,58 @@ fn message(to: u64, data: Option<u64>, context: *mut c_void, flags: u64) -> Send
     SendOp { to, tag: 0, data, context, flags, untagged: true }
 }
 
-unsafe extern "C" fn recv(
-    ep: *mut FidEp,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    source: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as `fi_recv` says: the buffer is the provider's until the completion. The same holds
-    // for the other functions here, each as its manual page says.
-    call(|| unsafe {
+entries! {
+    fn recv(ep, buf: *mut c_void, len: usize, _desc: *mut c_void, source: u64,
+            context: *mut c_void) {
         let worker = worker(ep)?;
         worker.recv(Pieces::one(buf, len), &receive(source, context, worker.rx_flags()))
-    })
-}
+    }
 
-unsafe extern "C" fn recvv(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    source: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn recvv(ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, source: u64,
+            context: *mut c_void) {
         let worker = worker(ep)?;
         let op = receive(source, context, worker.rx_flags());
         worker.recv(Pieces::many(pieces(iov, count)?), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn recvmsg(ep, msg: *const Msg, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let op = receive(m.addr, m.context, flags);
         worker(ep)?.recv(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn send(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    to: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn send(ep, buf: *const c_void, len: usize, _desc: *mut c_void, to: u64, context: *mut c_void) {
         let worker = worker(ep)?;
         let op = message(to, None, context, worker.tx_flags());
         worker.send(Pieces::one(buf.cast_mut(), len), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn senddata(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    to: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn senddata(ep, buf: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: u64,
+            context: *mut c_void) {
         let worker = worker(ep)?;
         let op = message(to, Some(data), context, worker.tx_flags());
         worker.send(Pieces::one(buf.cast_mut(), len), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn sendv(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn sendv(ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64,
+            context: *mut c_void) {
         let worker = worker(ep)?;
         let op = message(to, None, context, worker.tx_flags());
         worker.send(Pieces::many(pieces(iov, count)?), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const Msg, flags: u64) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn sendmsg(ep, msg: *const Msg, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let data = (flags & cap::REMOTE_CQ_DATA != 0).then_some(m.data);
         let op = message(m.addr, data, m.context, flags);
         worker(ep)?.send(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn inject(ep: *mut FidEp, buf: *const c_void, len: usize, to: u64) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe { worker(ep)?.inject(buf.cast(), len, to, 0, None, true) })
-}
+    fn inject(ep, buf: *const c_void, len: usize, to: u64) {
+        worker(ep)?.inject(buf.cast(), len, to, 0, None, true)
+    }
 
-unsafe extern "C" fn injectdata(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    to: u64,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe { worker(ep)?.inject(buf.cast(), len, to, 0, Some(data), true) })
+    fn injectdata(ep, buf: *const c_void, len: usize, data: u64, to: u64) {
+        worker(ep)?.inject(buf.cast(), len, to, 0, Some(data), true)
+    }
 }

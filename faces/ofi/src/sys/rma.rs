@@ -53,144 +53,62 @@ fn plain(to: u64, read: bool, context: *mut c_void, flags: u64) -> RemoteOp {
     RemoteOp { to, read, data: None, context, flags, injected: false }
 }
 
-unsafe extern "C" fn read(
-    ep: *mut FidEp,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    to: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as `fi_read` says: the buffer is the provider's until the completion. The same holds
-    // for the other functions here, each as its manual page says.
-    call(|| unsafe {
+entries! {
+    fn read(ep, buf: *mut c_void, len: usize, _desc: *mut c_void, to: u64, addr: u64, key: u64,
+            context: *mut c_void) {
         one(ep, Pieces::one(buf, len), (addr, key), |flags| plain(to, true, context, flags))
-    })
-}
+    }
 
-unsafe extern "C" fn readv(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `read`.
-    call(|| unsafe {
+    fn readv(ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64, addr: u64,
+            key: u64, context: *mut c_void) {
         let local = Pieces::many(pieces(iov, count)?);
         one(ep, local, (addr, key), |flags| plain(to, true, context, flags))
-    })
-}
+    }
 
-unsafe extern "C" fn readmsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
-    // SAFETY: see `read`.
-    call(|| unsafe {
+    fn readmsg(ep, msg: *const MsgRma, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let local = Pieces::many(pieces(m.msg_iov, m.iov_count)?);
         let remote = remote_pieces(m.rma_iov, m.rma_iov_count)?;
         worker(ep)?.transfer(local, remote, &plain(m.addr, true, m.context, flags))
-    })
-}
+    }
 
-unsafe extern "C" fn write(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    to: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `read`.
-    call(|| unsafe {
+    fn write(ep, buf: *const c_void, len: usize, _desc: *mut c_void, to: u64, addr: u64, key: u64,
+            context: *mut c_void) {
         let local = Pieces::one(buf.cast_mut(), len);
         one(ep, local, (addr, key), |flags| plain(to, false, context, flags))
-    })
-}
+    }
 
-unsafe extern "C" fn writev(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `read`.
-    call(|| unsafe {
+    fn writev(ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64, addr: u64,
+            key: u64, context: *mut c_void) {
         let local = Pieces::many(pieces(iov, count)?);
         one(ep, local, (addr, key), |flags| plain(to, false, context, flags))
-    })
-}
+    }
 
-unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
-    // SAFETY: see `read`.
-    call(|| unsafe {
+    fn writemsg(ep, msg: *const MsgRma, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let local = Pieces::many(pieces(m.msg_iov, m.iov_count)?);
         let remote = remote_pieces(m.rma_iov, m.rma_iov_count)?;
         let data = (flags & cap::REMOTE_CQ_DATA != 0).then_some(m.data);
         let op = RemoteOp { data, ..plain(m.addr, false, m.context, flags) };
         worker(ep)?.transfer(local, remote, &op)
-    })
-}
+    }
 
-unsafe extern "C" fn inject(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    to: u64,
-    addr: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: see `read`.
-    call(|| unsafe {
+    fn inject(ep, buf: *const c_void, len: usize, to: u64, addr: u64, key: u64) {
         let local = Pieces::one(buf.cast_mut(), len);
         let none = std::ptr::null_mut();
         one(ep, local, (addr, key), |_| RemoteOp { injected: true, ..plain(to, false, none, 0) })
-    })
-}
+    }
 
-unsafe extern "C" fn writedata(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    to: u64,
-    addr: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `read`.
-    call(|| unsafe {
+    fn writedata(ep, buf: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: u64,
+            addr: u64, key: u64, context: *mut c_void) {
         let local = Pieces::one(buf.cast_mut(), len);
         one(ep, local, (addr, key), |flags| RemoteOp {
             data: Some(data),
             ..plain(to, false, context, flags)
         })
-    })
-}
+    }
 
-unsafe extern "C" fn injectdata(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    to: u64,
-    addr: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: see `read`.
-    call(|| unsafe {
+    fn injectdata(ep, buf: *const c_void, len: usize, data: u64, to: u64, addr: u64, key: u64) {
         let local = Pieces::one(buf.cast_mut(), len);
         let none = std::ptr::null_mut();
         one(ep, local, (addr, key), |_| RemoteOp {
@@ -198,5 +116,5 @@ unsafe extern "C" fn injectdata(
             injected: true,
             ..plain(to, false, none, 0)
         })
-    })
+    }
 }

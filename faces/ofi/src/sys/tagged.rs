@@ -19,46 +19,22 @@ pub static OPS: FiOpsTagged = FiOpsTagged {
     ..FiOpsTagged::NONE
 };
 
-unsafe extern "C" fn recv(
-    ep: *mut FidEp,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    source: u64,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: as `fi_trecv` says: the buffer is the provider's until the completion. The same
-    // holds for the other functions here, each as its manual page says.
-    call(|| unsafe {
+entries! {
+    fn recv(ep, buf: *mut c_void, len: usize, _desc: *mut c_void, source: u64, tag: u64,
+            ignore: u64, context: *mut c_void) {
         let worker = worker(ep)?;
         let op = RecvOp { source, tag, ignore, context, flags: worker.rx_flags(), untagged: false };
         worker.recv(Pieces::one(buf, len), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn recvv(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    source: u64,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn recvv(ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, source: u64, tag: u64,
+            ignore: u64, context: *mut c_void) {
         let worker = worker(ep)?;
         let op = RecvOp { source, tag, ignore, context, flags: worker.rx_flags(), untagged: false };
         worker.recv(Pieces::many(pieces(iov, count)?), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn recvmsg(ep, msg: *const MsgTagged, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let op = RecvOp {
             source: m.addr,
@@ -69,94 +45,45 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) 
             untagged: false,
         };
         worker(ep)?.recv(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn send(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    to: u64,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn send(ep, buf: *const c_void, len: usize, _desc: *mut c_void, to: u64, tag: u64,
+            context: *mut c_void) {
         let worker = worker(ep)?;
         let flags = worker.tx_flags();
         let op = SendOp { to, tag, data: None, context, flags, untagged: false };
         worker.send(Pieces::one(buf.cast_mut(), len), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn senddata(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    to: u64,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn senddata(ep, buf: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: u64,
+            tag: u64, context: *mut c_void) {
         let worker = worker(ep)?;
         let flags = worker.tx_flags();
         let op = SendOp { to, tag, data: Some(data), context, flags, untagged: false };
         worker.send(Pieces::one(buf.cast_mut(), len), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn sendv(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: u64,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn sendv(ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64, tag: u64,
+            context: *mut c_void) {
         let worker = worker(ep)?;
         let flags = worker.tx_flags();
         let op = SendOp { to, tag, data: None, context, flags, untagged: false };
         worker.send(Pieces::many(pieces(iov, count)?), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe {
+    fn sendmsg(ep, msg: *const MsgTagged, flags: u64) {
         let m = msg.as_ref().ok_or(err::EINVAL)?;
         let data = (flags & cap::REMOTE_CQ_DATA != 0).then_some(m.data);
         let op =
             SendOp { to: m.addr, tag: m.tag, data, context: m.context, flags, untagged: false };
         worker(ep)?.send(Pieces::many(pieces(m.msg_iov, m.iov_count)?), &op)
-    })
-}
+    }
 
-unsafe extern "C" fn inject(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    to: u64,
-    tag: u64,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe { worker(ep)?.inject(buf.cast(), len, to, tag, None, false) })
-}
+    fn inject(ep, buf: *const c_void, len: usize, to: u64, tag: u64) {
+        worker(ep)?.inject(buf.cast(), len, to, tag, None, false)
+    }
 
-unsafe extern "C" fn injectdata(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    to: u64,
-    tag: u64,
-) -> isize {
-    // SAFETY: see `recv`.
-    call(|| unsafe { worker(ep)?.inject(buf.cast(), len, to, tag, Some(data), false) })
+    fn injectdata(ep, buf: *const c_void, len: usize, data: u64, to: u64, tag: u64) {
+        worker(ep)?.inject(buf.cast(), len, to, tag, Some(data), false)
+    }
 }

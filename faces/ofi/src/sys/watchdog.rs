@@ -6,9 +6,10 @@
 //! reported at the caller's next call.
 
 use super::domain::Domain;
-use super::is_child;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
+use weft_sys::forks::is_child;
+use weft_sys::threads::without_signals;
 
 /// Interval to the next visit after one that found work.
 const SOON: Duration = Duration::from_millis(1);
@@ -115,21 +116,10 @@ pub fn end() {
     BELL.notify_all();
 }
 
-/// Starts the thread with all signals blocked: the program's own threads handle them.
+/// Starts the thread.
 fn start() -> bool {
-    // SAFETY: the sets are valid; the mask of this thread is put back.
-    let spawned = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let spawned = std::thread::Builder::new()
-            .name("weft-progress".to_owned())
-            .stack_size(256 << 10)
-            .spawn(run);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        spawned
-    };
+    let builder = std::thread::Builder::new().name("weft-progress".to_owned());
+    let spawned = without_signals(|| builder.stack_size(256 << 10).spawn(run));
     if let Err(why) = &spawned {
         log::warn!("no thread that makes progress while the program computes: {why}");
     }

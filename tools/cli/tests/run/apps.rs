@@ -1,25 +1,13 @@
 //! Applications in one process: results as JSON, bounds of sizes, and input that is wrong.
 
 use crate::harness::scratch;
-use serde_json::Value;
-use std::process::{Command, Output};
+use weft_conformance::commands::Called;
 
-fn app(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    for name in ["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "WEFT_BOOTSTRAP"] {
-        command.env_remove(name);
-    }
-    command.arg("app").args(args).output().expect("the command starts")
-}
-
-/// Returns the standard error of a run that is refused as a wrong command line.
-fn refused(args: &[&str]) -> String {
-    let done = app(args);
-    let err = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert_eq!(done.status.code(), Some(2), "{args:?}: {err}");
-    assert!(done.stdout.is_empty(), "{args:?}");
-    err
-}
+const APP: Called = Called {
+    program: env!("CARGO_BIN_EXE_weft"),
+    first: "app",
+    without: &["PMI_FD", "PMI_PORT", "PMIX_NAMESPACE", "WEFT_BOOTSTRAP"],
+};
 
 #[test]
 fn json__names_the_result_of_each_application() {
@@ -28,14 +16,7 @@ fn json__names_the_result_of_each_application() {
         // The first node reaches the second, and that one nothing.
         ("asp --nodes 2 --degree 1", &[("/nodes", "2"), ("/arcs", "2"), ("/reachable_pairs", "2")]),
     ] {
-        let words: Vec<&str> = args.split(' ').chain(["--json"]).collect();
-        let done = app(&words);
-        let out = String::from_utf8_lossy(&done.stdout);
-        let report: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{args}: {e}"));
-        for (name, value) in expected {
-            let found = report["result"].pointer(name).map(Value::to_string);
-            assert_eq!(found.as_deref(), Some(*value), "{args}: {name} in {out}");
-        }
+        APP.assert_results(args, expected);
     }
 }
 
@@ -46,9 +27,7 @@ fn size__above_the_memory_is_refused_with_need_and_limit() {
         &["asp", "--nodes", "9", "--degree", "4000000000"],
         &["sor", "--size", "65536", "--memory", "100"],
     ] {
-        let err = refused(args);
-        let words = err.contains(" takes ") && err.contains(" above the limit of ");
-        assert!(words && err.lines().count() == 1, "{args:?}: {err}");
+        APP.assert_too_large(args);
     }
 }
 
@@ -58,8 +37,7 @@ fn numbers__outside_their_range_are_refused_with_it() {
         ("sor --omega -1", "omega -1 is not above 0 and below 2"),
         ("asp --nodes 9 --keep all", "--out <DIR>"),
     ] {
-        let err = refused(&args.split(' ').collect::<Vec<_>>());
-        assert!(err.contains(expected) && !err.contains("aborts the job"), "{args}: {err}");
+        APP.assert_misused(args, expected);
     }
 }
 
@@ -70,15 +48,15 @@ fn files__that_cannot_be_used_are_named() {
     let file = dir.join("graph.gr");
     std::fs::write(&file, "p sp 2 1\na 1 3 1\n").unwrap();
     let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
-    let err = refused(&["asp", "--graph", dir]);
+    let err = APP.misused(&["asp", "--graph", dir]);
     assert_eq!(err, format!("weft: the input {dir} is a directory: name a file\n"));
-    assert!(refused(&["asp", "--graph", "/nonexistent"]).contains("cannot be opened: No such"));
-    let err = refused(&["sor", "--out", file]);
+    assert!(APP.misused(&["asp", "--graph", "/nonexistent"]).contains("cannot be opened: No such"));
+    let err = APP.misused(&["sor", "--out", file]);
     assert_eq!(err, format!("weft: --out {file}: this is a file, and results need a directory\n"));
     let below = format!("{file}/below");
-    let err = refused(&["asp", "--nodes", "9", "--out", &below]);
+    let err = APP.misused(&["asp", "--nodes", "9", "--out", &below]);
     assert!(err.starts_with(&format!("weft: --out {below}: the directory cannot be made: ")));
-    let done = app(&["asp", "--graph", file]);
+    let done = APP.run(&["asp", "--graph", file]);
     let err = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(err.starts_with(&format!("weft: graph {file}: line 2: ")), "{err}");
     assert_eq!(done.status.code(), Some(1));

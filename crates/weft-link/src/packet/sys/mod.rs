@@ -5,13 +5,11 @@ mod ring;
 mod socket;
 #[cfg(test)]
 pub(super) mod testing;
-mod unix;
 
 pub use ring::Held;
 pub(super) use ring::{Geometry, Ring, Seen};
 pub(super) use socket::{offload, Carries, Socket, BURST, OFFLOAD};
 pub use socket::{Keep, Value};
-pub(super) use unix::{accept, connect, listen, recv, send, shut_down, without_signals, FDS_MAX};
 
 use std::io;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stripes::Stripes;
+use crate::DataRun;
 use crate::Reach;
 use weft_core::wire::{flags, Data};
 
@@ -86,9 +87,9 @@ fn send_parts(a: &mut End, b: &mut End, got: &mut Answering, striped: bool) {
     let before = a.count("sent_striped");
     for (stripe, half) in payload.chunks(4 * EACH).enumerate() {
         let header = data(a, (stripe * 4 * EACH) as u64);
-        let link = &mut a.link;
-        let sent = crate::link::send_run(link, PeerId(2), stripe as u8, &header, half, 4);
-        assert_eq!(sent, 4);
+        let (peer, stripe) = (PeerId(2), stripe as u8);
+        let run = DataRun { peer, stripe, header: &header, payload: half, packets: 4 };
+        assert_eq!(crate::link::send_run(&mut a.link, &run), 4);
     }
     got.parts.clear();
     exchange(a, b, got, |_, got| got.parts.len() >= count);

@@ -10,11 +10,12 @@ use super::line::socket_name;
 use super::{Message, MESSAGE_MAX, VERSION};
 use crate::shm::rendezvous::{self, system};
 use crate::shm::sys::misc;
-use crate::shm::sys::socket::{self, Epoll};
+use crate::shm::sys::socket;
 use crate::{random_u64, LinkError, WaitFd};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use weft_core::EndpointId;
+use weft_sys::epoll::{Epoll, Interest};
 use weft_sys::foreign::{has_room, refusal, Listener};
 use weft_sys::{user, Foreign, Peer};
 
@@ -90,7 +91,9 @@ impl Broker {
     pub fn listen(name: &str, limits: BrokerLimits) -> Result<Broker, LinkError> {
         let listener = rendezvous::listen_at(&socket_name(name))?;
         let epoll = Epoll::new().map_err(|e| system("making an epoll set", e))?;
-        epoll.add(&listener, LISTENER).map_err(|e| system("watching the listener", e))?;
+        epoll
+            .add(&listener, LISTENER, Interest::READ)
+            .map_err(|e| system("watching the listener", e))?;
         Ok(Broker {
             epoll,
             listener: Listener::new(listener),
@@ -188,7 +191,7 @@ impl Broker {
             }
             self.last_token += 1;
             let token = self.last_token;
-            if self.epoll.add(&socket, token).is_err() {
+            if self.epoll.add(&socket, token, Interest::READ).is_err() {
                 continue;
             }
             let since = misc::clock_ns();
@@ -200,7 +203,7 @@ impl Broker {
     /// Waits for messages of a guest again.
     fn watch(&mut self, at: usize) {
         let guest = &mut self.guests[at];
-        guest.gone |= self.epoll.add(&guest.socket, guest.token).is_err();
+        guest.gone |= self.epoll.add(&guest.socket, guest.token, Interest::READ).is_err();
     }
 
     /// Reads the messages of a guest, until a request has to be kept.

@@ -1,8 +1,8 @@
-//! Unix sockets that carry descriptors, and epoll.
+//! Unix sockets that carry descriptors.
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use weft_sys::{passing, Foreign};
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -144,52 +144,4 @@ pub(in crate::shm) fn hung_up(fd: &OwnedFd) -> bool {
     // SAFETY: one pollfd; a zero timeout never waits.
     let ready = unsafe { libc::poll(&mut poll, 1, 0) };
     ready > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
-}
-
-/// A set of descriptors to wait on.
-#[derive(Debug)]
-pub(in crate::shm) struct Epoll(OwnedFd);
-
-impl Epoll {
-    pub(in crate::shm) fn new() -> io::Result<Epoll> {
-        // SAFETY: no memory is passed.
-        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: a new descriptor that nothing else owns.
-        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    /// Watches a descriptor until it is closed; `ready` returns `token` for it.
-    pub(in crate::shm) fn add(&self, fd: &OwnedFd, token: u64) -> io::Result<()> {
-        let events = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
-        let mut event = libc::epoll_event { events, u64: token };
-        // SAFETY: `event` is valid.
-        check(unsafe {
-            libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event)
-        })?;
-        Ok(())
-    }
-
-    /// Stops watching a descriptor.
-    pub(in crate::shm) fn remove(&self, fd: &OwnedFd) {
-        let (epoll, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
-        // SAFETY: removal passes no memory; removing an unwatched descriptor does no harm.
-        unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
-    }
-
-    /// Returns the tokens of up to 64 descriptors that are ready, without waiting.
-    pub(in crate::shm) fn ready(&self, tokens: &mut Vec<u64>) {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
-        // SAFETY: `events` is writable for the stated number; a zero timeout never waits.
-        let n = unsafe {
-            libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, 0)
-        };
-        tokens.clear();
-        tokens.extend(events.iter().take(n.max(0) as usize).map(|e| e.u64));
-    }
-}
-
-impl AsRawFd for Epoll {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
 }

@@ -3,8 +3,9 @@
 use super::*;
 use crate::testing::run;
 use crate::udp::sys::testing::enter_namespace;
-use crate::{Reach, Trains};
+use crate::{DataRun, Reach, Trains};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// Two namespaces, removed on drop.
 struct Hosts([String; 2]);
@@ -266,9 +267,11 @@ fn send_striped__over_two_cables_once_both_are_proven() {
             assert_eq!(stripes, [2]);
             let (first, second) = payload.split_at(1424 * total / 2);
             let half = total / 2;
-            assert_eq!(a.send_run(P, 0, &data(0), first, half), Some(half));
-            let header = data(first.len() as u64);
-            assert_eq!(a.send_run(P, 1, &header, second, half), Some(half));
+            for (stripe, payload) in [(0, first), (1, second)] {
+                let header = data(if stripe == 0 { 0 } else { first.len() as u64 });
+                let run = DataRun { peer: P, stripe, header: &header, payload, packets: half };
+                assert_eq!(a.send_run(&run), Some(half));
+            }
             assert_eq!((count(&a, "sent_striped"), count(&a, "path_changes")), (half as u64, 0));
             // A doubt about the path removes all proofs.
             a.doubt(P);

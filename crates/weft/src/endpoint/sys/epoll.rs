@@ -3,9 +3,10 @@
 use crate::endpoint::wait::Entry;
 use crate::endpoint::Endpoint;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 use weft_link::WaitFd;
+use weft_sys::epoll::{self, Event, Interest, Timer};
 
 /// Most events taken in one call.
 const MOST: usize = 8;
@@ -13,16 +14,8 @@ const MOST: usize = 8;
 const TIMER: u64 = u64::MAX;
 
 pub(crate) struct Epoll {
-    epoll: OwnedFd,
-    timer: OwnedFd,
-}
-
-fn owned(fd: RawFd) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just returned this descriptor, which has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    set: epoll::Epoll,
+    timer: Timer,
 }
 
 impl Endpoint {
@@ -40,50 +33,27 @@ impl Endpoint {
 
 impl Epoll {
     pub fn new() -> io::Result<Epoll> {
-        // SAFETY: plain system calls without pointers.
-        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
-        // SAFETY: as above.
-        let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
-        let e = Epoll { epoll, timer };
-        e.add_as(e.timer.as_raw_fd(), TIMER);
+        let e = Epoll { set: epoll::Epoll::new()?, timer: Timer::new()? };
+        e.set.add(&e.timer, TIMER, Interest::READ)?;
         Ok(e)
     }
 
     pub fn fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+        self.set.as_raw_fd()
     }
 
     /// Registers a descriptor for reading; a registered one stays.
     pub fn add(&self, entry: &Entry) {
-        self.add_as(entry.0.fd, pack(entry));
-    }
-
-    fn add_as(&self, fd: RawFd, data: u64) {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: data };
-        // SAFETY: `event` lives through the call.
-        unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        let _ = self.set.add(&entry.0.fd, pack(entry), Interest::READ);
     }
 
     pub fn remove(&self, fd: RawFd) {
-        // SAFETY: no pointer is read for EPOLL_CTL_DEL.
-        unsafe { libc::epoll_ctl(self.fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+        self.set.remove(&fd);
     }
 
     /// Makes the instance readable after `after`; `None` disarms.
     pub fn arm(&self, after: Option<Duration>) {
-        let after = after.map_or(Duration::ZERO, |d| d.max(Duration::from_nanos(1)));
-        let spec = libc::itimerspec {
-            it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: libc::timespec {
-                tv_sec: after.as_secs().min(1 << 30) as libc::time_t,
-                tv_nsec: after.subsec_nanos() as libc::c_long,
-            },
-        };
-        // SAFETY: `spec` lives through the call; no old value is asked for.
-        unsafe {
-            libc::timerfd_settime(self.timer.as_raw_fd(), 0, &spec, std::ptr::null_mut());
-        }
+        self.timer.arm(after);
     }
 
     /// Sleeps until a registered descriptor is readable, or `hot`, which is not registered.
@@ -107,14 +77,14 @@ impl Epoll {
 
     /// Waits for events of the set, and takes them.
     fn take(&self, timeout_ms: i32) -> Woken {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
-        let ready = wait(self.fd(), &mut events, timeout_ms);
+        let mut events = [Event::default(); MOST];
+        let ready = self.set.wait(&mut events, timeout_ms);
         match events[..ready] {
             [] if timeout_ms < 0 => Woken::Links(u64::MAX),
-            [event] if event.u64 != TIMER => Woken::By(unpack(event.u64)),
+            [event] if event.number != TIMER => Woken::By(unpack(event.number)),
             _ if ready == MOST => Woken::Links(u64::MAX),
             _ => {
-                let data = events[..ready].iter().map(|event| event.u64);
+                let data = events[..ready].iter().map(|event| event.number);
                 let entries = data.filter(|&data| data != TIMER).map(unpack);
                 Woken::Links(entries.fold(0, |all, entry| all | link_bit(&entry)))
             }
@@ -153,14 +123,9 @@ fn unpack(data: u64) -> Entry {
     (WaitFd { fd: (data >> 8) as RawFd }, data & 63)
 }
 
-/// Sleeps until a descriptor registered with an epoll instance is readable.
-pub(crate) fn sleep_on(epoll: RawFd) {
-    wait(epoll, &mut [libc::epoll_event { events: 0, u64: 0 }; MOST], -1);
-}
-
-/// Returns the number of events; 0 if a signal came first.
-fn wait(epoll: RawFd, events: &mut [libc::epoll_event; MOST], timeout_ms: i32) -> usize {
-    // SAFETY: `events` has room for as many entries as named.
-    let ready = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), MOST as i32, timeout_ms) };
-    usize::try_from(ready).unwrap_or(0).min(MOST)
+/// Sleeps until a descriptor is readable.
+pub(crate) fn sleep_on(fd: RawFd) {
+    let mut ask = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, as named.
+    unsafe { libc::poll(&raw mut ask, 1, -1) };
 }

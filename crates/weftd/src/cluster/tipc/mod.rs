@@ -12,7 +12,7 @@ mod route;
 mod topology;
 
 use super::Cluster;
-use crate::sys::{self, pairs, passing, Epoll, Interest};
+use crate::sys::{self, pairs, passing};
 use outbox::Outbox;
 use route::Line;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,6 +29,7 @@ use weft_link::LinkError;
 use weft_streams::tipc::{
     control, kind, reason, Answer, Kind, RecordHead, Request, MARK, MESSAGE_MAX,
 };
+use weft_sys::epoll::{Epoll, Interest};
 use weft_sys::foreign::{self, Listener};
 use weft_sys::passing::Received;
 use weft_sys::user::payer;
@@ -424,7 +425,7 @@ impl Tipc {
         match (port.interest == none, interest == none) {
             (_, true) => self.set.remove(&port.socket),
             (true, _) => drop(self.set.add(&port.socket, number, interest)),
-            _ => self.set.change(&port.socket, number, interest),
+            _ => drop(self.set.change(&port.socket, number, interest)),
         }
         port.interest = interest;
         if let Some(other) = other.filter(|_| drained) {

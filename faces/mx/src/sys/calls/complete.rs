@@ -2,7 +2,8 @@
 
 use crate::code::{self, Answer, Return};
 use crate::params::{check_contexts, check_mask};
-use crate::sys::abi::{call, enter, offer, place, request_key, until, Handle, Inside, Status};
+use crate::sys::abi::{call, offer, place, request_key, until, Handle, Status};
+use crate::sys::enter::{enter, Inside};
 use crate::sys::request::Kind;
 use crate::sys::unexpected::run_handler;
 use weft_ffi::table::Key;

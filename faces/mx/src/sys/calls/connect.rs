@@ -4,7 +4,8 @@ use super::endpoint::meeting;
 use crate::address::Addr;
 use crate::boards::{host_of, ENDPOINTS};
 use crate::code::{self, Answer, Return, StatusCode};
-use crate::sys::abi::{call, enter, offer, place, Handle, Inside, Status};
+use crate::sys::abi::{call, offer, place, Handle, Status};
+use crate::sys::enter::{enter, Inside};
 use crate::sys::memory::Memory;
 use crate::sys::open::Open;
 use crate::sys::request::{Kind, Request};
@@ -90,7 +91,7 @@ fn seek_aside(open: &mut Open, generation: u32, search: Search) {
         }
     };
     let builder = std::thread::Builder::new().name("weft-mx-seek".into()).stack_size(128 << 10);
-    if let Err(why) = weft_ffi::sys::service::without_signals(|| builder.spawn(run)) {
+    if let Err(why) = weft_sys::threads::without_signals(|| builder.spawn(run)) {
         log::error!("mx_iconnect: no thread: {why}");
         open.end_with(request, code::STATUS_NO_RESOURCES);
     }

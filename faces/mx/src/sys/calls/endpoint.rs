@@ -4,15 +4,14 @@ use crate::address::{Addr, Local};
 use crate::boards::{self, Board, ENDPOINTS};
 use crate::code::{self, Answer, Return};
 use crate::params;
-use crate::sys::abi::{
-    call, endpoint_handle, enter, enter_local, offer, place, ready, Handle, Param,
-};
+use crate::sys::abi::{call, endpoint_handle, offer, place, ready, Handle, Param};
+use crate::sys::enter::{enter, enter_local};
 use crate::sys::errors;
 use crate::sys::open::{Open, Parts};
 use crate::sys::unexpected::run_handler;
 use crate::wire::claim::Claim;
 use crate::wire::setting::Setting;
-use crate::wire::{self, Bell, Wire};
+use crate::wire::{Bell, Wire};
 use std::io::{Error, ErrorKind};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
@@ -311,7 +310,7 @@ pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
         let mut inside = enter_local(addr)?;
         let open = inside.open()?;
         let (peer, _) = open.door.peer(addr).ok_or(code::BAD_ENDPOINT)?;
-        let identity = match wire::wired(peer) {
+        let identity = match crate::address::wired(peer) {
             Some(peer) => open.session_wired(peer).into(),
             None => open.endpoint().identity(peer).map_or(0, |id| id.0),
         };

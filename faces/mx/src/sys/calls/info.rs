@@ -2,7 +2,8 @@
 
 use crate::boards::{self, ENDPOINTS};
 use crate::code::{self, Answer, Return};
-use crate::sys::abi::{call, enter, offer, place, ready, text, Handle};
+use crate::sys::abi::{call, offer, place, ready, text, Handle};
+use crate::sys::enter::enter;
 use std::ffi::{c_char, c_void};
 
 /// Longest name of a host, with its 0.

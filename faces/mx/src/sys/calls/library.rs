@@ -21,7 +21,7 @@ pub extern "C" fn mx__init_api(api: c_int) -> Return {
         if api >> 8 != API {
             return Err(code::BAD_LIB_VERSION);
         }
-        if gate::is_in_child() {
+        if weft_sys::forks::is_child() {
             return Err(code::BUSY);
         }
         match READY.swap(true, Ordering::AcqRel) {

@@ -3,7 +3,8 @@
 use crate::address::Addr;
 use crate::code::{self, Answer, Return};
 use crate::params::{check_contexts, check_mask};
-use crate::sys::abi::{call, enter, offer, place, Handle, Inside, Segment, Status};
+use crate::sys::abi::{call, offer, place, Handle, Segment, Status};
+use crate::sys::enter::{enter, Inside};
 use crate::sys::memory::Memory;
 use crate::sys::open::Sending;
 use crate::sys::request::{Kind, Request};

@@ -96,19 +96,13 @@ struct PendingAnswer {
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 impl Memory for Regions<'_> {
-    fn check(&self, at: (u64, u64), len: usize, read: bool, write: bool) -> Result<(), Refusal> {
-        let found = Regions::check(self, at.0, at.1, len as u64, Rights { read, write });
+    fn check(&self, at: (u64, u64), len: usize, need: Rights) -> Result<(), Refusal> {
+        let found = Regions::check(self, at.0, at.1, len as u64, need);
         found.map(drop).map_err(refusal_of)
     }
 
-    fn bytes(
-        &mut self,
-        at: (u64, u64),
-        len: usize,
-        read: bool,
-        write: bool,
-    ) -> Result<&mut [u8], Refusal> {
-        Regions::bytes(self, at.0, at.1, len, Rights { read, write }).map_err(refusal_of)
+    fn bytes(&mut self, at: (u64, u64), len: usize, need: Rights) -> Result<&mut [u8], Refusal> {
+        Regions::bytes(self, at.0, at.1, len, need).map_err(refusal_of)
     }
 }
 

@@ -1,11 +1,15 @@
-//! Runs code in a fork.
+//! Code in a fork.
 
 use std::io;
 
 /// Returns the bits that `f` returns in a process forked from this one; the child does nothing
 /// else.
+///
+/// # Panics
+/// There is no process, or the child ends in another way.
 pub fn in_a_fork<const N: usize>(f: impl FnOnce() -> [bool; N]) -> [bool; N] {
-    // SAFETY: this process has only the threads of the test runner, which hold no lock.
+    // SAFETY: the child computes, draws random numbers and ends, without running anything that
+    // other threads of this process may have held.
     match unsafe { libc::fork() } {
         0 => {
             let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));

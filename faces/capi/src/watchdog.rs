@@ -2,13 +2,12 @@
 //! job that has called nothing for `WEFT_WATCHDOG_US`. All functions take one gate while it runs,
 //! and none otherwise. A function that waits keeps the gate, because it makes progress itself.
 
-use super::job::WeftJob;
-use super::{enter, Fault, WEFT_INIT, WEFT_OK};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 use std::time::Duration;
+use weft_sys::threads::without_signals;
 
 /// True if a job of this process has a watchdog.
 static WATCHED: AtomicBool = AtomicBool::new(false);
@@ -32,12 +31,12 @@ thread_local! {
 }
 
 /// Returns true if this thread is a watchdog, which runs upcalls.
-pub(super) fn is_this_thread() -> bool {
+pub(crate) fn is_this_thread() -> bool {
     WATCHES.with(Cell::get)
 }
 
 /// Proof of holding the gate; empty if there is no watchdog, or an outer call holds it.
-pub(super) struct Held(Option<MutexGuard<'static, u64>>);
+pub(crate) struct Held(Option<MutexGuard<'static, u64>>);
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -59,7 +58,7 @@ fn held(mut guard: MutexGuard<'static, u64>, call: u64) -> Held {
 }
 
 /// Takes the gate for a call of the program, or of an upcall.
-pub(super) fn hold() -> Held {
+pub(crate) fn hold() -> Held {
     match WATCHED.load(Ordering::Acquire) {
         true => take(),
         false => Held(None),
@@ -84,7 +83,7 @@ fn try_take() -> Option<Held> {
 
 /// A watchdog of a job. Once it is dropped in a call that holds the gate, its thread never uses the
 /// job again.
-pub(super) struct Watchdog {
+pub(crate) struct Watchdog {
     over: Arc<AtomicBool>,
 }
 
@@ -95,55 +94,29 @@ impl Drop for Watchdog {
     }
 }
 
-/// The job of a watchdog.
-struct Charge(*const WeftJob);
-
-// SAFETY: the thread uses the job only while it holds the gate and the job is not over; the job
-// ends in a call that holds the gate, before it is freed. All other code that uses the job or
-// counts references to parts of it is in functions of this interface, which take the gate too. No
-// link that a job opens is bound to a thread.
-unsafe impl Send for Charge {}
-
-/// Starts the watchdog of a job that will not move in memory; the caller keeps the gate until its
-/// function returns.
+/// Starts a watchdog, which calls `round` while it holds the gate, unless the program calls
+/// functions or the watchdog was dropped. The caller keeps the gate until its function returns.
 ///
 /// # Errors
 /// Another job of this process has one, whose functions hold the gate while they wait; or the
 /// system starts no thread.
-pub(super) fn start(job: *const WeftJob, period: Duration) -> Result<(Watchdog, Held), Fault> {
+pub(crate) fn start(
+    round: impl FnMut() + Send + 'static,
+    period: Duration,
+) -> Result<(Watchdog, Held), String> {
     if WATCHED.swap(true, Ordering::AcqRel) {
-        let why = "WEFT_RECEIPT=watchdog: one job of a process at a time, and another has it";
-        return Err(Fault(WEFT_INIT, why.into()));
+        return Err("one job of a process at a time, and another has it".into());
     }
     let watchdog = Watchdog { over: Arc::default() };
-    let gate = take();
-    let (charge, over) = (Charge(job), Arc::clone(&watchdog.over));
-    let run = move || watch(&charge, &over, period);
+    let (gate, over) = (take(), Arc::clone(&watchdog.over));
+    let run = move || watch(round, &over, period);
     match without_signals(|| thread::Builder::new().name("weft watchdog".into()).spawn(run)) {
         Ok(_) => Ok((watchdog, gate)),
-        Err(error) => Err(Fault(WEFT_INIT, format!("WEFT_RECEIPT=watchdog: no thread: {error}"))),
+        Err(error) => Err(format!("no thread: {error}")),
     }
 }
 
-/// Starts a thread that no signal interrupts: a handler of the program there would have no call of
-/// the program to return to.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: the sets are memory of this function, filled before they are read.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        // Faults of upcalls, which may run there.
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
-            libc::sigdelset(&raw mut all, fault);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        started
-    }
-}
-
-fn watch(charge: &Charge, over: &AtomicBool, period: Duration) {
+fn watch(mut round: impl FnMut(), over: &AtomicBool, period: Duration) {
     WATCHES.with(|watches| watches.set(true));
     let sleeper = SLEEPER.get_or_init(Mutex::default);
     *sleeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
@@ -163,12 +136,7 @@ fn watch(charge: &Charge, over: &AtomicBool, period: Duration) {
             continue;
         };
         if **calls == seen {
-            // A panic has printed its place, like any in a call.
-            enter(|| {
-                // SAFETY: as `Charge` says; this thread holds the gate, and the job is not over.
-                unsafe { &*charge.0 }.watched();
-                Ok(WEFT_OK)
-            });
+            round();
         }
         seen = **calls;
     }

@@ -14,6 +14,7 @@
 //! while a call of its own copies from memory that is not there (userfaultfd(2)). The thread of its
 //! user makes such calls too ([`ask`]).
 
+use crate::threads::without_signals;
 use crate::{bulk, memory, passing, sys, user, Peer};
 use rustix::net::{accept_with, SocketFlags};
 use rustix::process::{getrlimit, Resource};
@@ -58,7 +59,7 @@ enum Work {
 /// The descriptors of one user, and of those for whom the user answers ([`user::payer`]).
 #[derive(Default)]
 struct Lane {
-    /// What was passed.
+    /// The descriptors that were passed.
     queue: VecDeque<OwnedFd>,
     /// Connections, which are Unix sockets.
     connections: VecDeque<OwnedFd>,
@@ -166,7 +167,7 @@ impl Lanes {
         }
         // The thread takes them itself: if there is none, nothing is closed here.
         let thread = std::thread::Builder::new().name("weft-closing".into()).stack_size(STACK);
-        if sys::without_signals(|| thread.spawn(move || close_together(user))).is_ok() {
+        if without_signals(|| thread.spawn(move || close_together(user))).is_ok() {
             lane.is_swept = true;
             lane.batches += 1;
             self.batches += 1;

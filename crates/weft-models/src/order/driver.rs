@@ -1,5 +1,7 @@
 //! An ordered group over a net: it does what the core wants.
 
+mod rounds;
+
 use super::core::{Action, Core};
 use super::grave::{answer_for_dead, Grave};
 use super::sent::{Sent, State, Waiters};
@@ -8,6 +10,7 @@ use super::{Delivered, Options, OrderError, Style, View};
 use crate::channel::{was_opened, Channel, Pauses, MESSAGE_MAX};
 use crate::net::{Incoming, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
+use rounds::{retry, tick};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -769,39 +772,6 @@ impl<N: Net> Drop for Inner<N> {
                 // A rank that has failed needs no notice.
                 _ = self.channel.post(rank as usize, CONTROL, &[&bytes]);
             }
-        }
-    }
-}
-
-/// Tries again to send casts.
-async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
-    let (mut pauses, mut has_sent) = (Pauses::default(), true);
-    loop {
-        pauses.pause(&net, has_sent).await;
-        let Some(inner) = inner.upgrade() else { return };
-        let waiting = inner.casts.borrow().len();
-        let all = inner.send_casts();
-        has_sent = inner.casts.borrow().len() < waiting;
-        inner.retrying.set(!all);
-        inner.pump();
-        if all {
-            return;
-        }
-    }
-}
-
-/// Does what is due during waits.
-async fn tick<N: Net>(inner: Weak<Inner<N>>, net: N) {
-    loop {
-        net.sleep(TICK).await;
-        let Some(inner) = inner.upgrade() else { return };
-        let (now, warn_after) = (net.now(), net.warn_after());
-        inner.with(|core| core.tick(now, warn_after));
-        if !inner.core.borrow().waits() {
-            // Once more, so that no rank is watched for nothing.
-            inner.with(|core| core.tick(now, warn_after));
-            inner.ticking.set(false);
-            return;
         }
     }
 }

@@ -96,7 +96,7 @@ impl Epoll {
     /// Changes the events of a descriptor.
     ///
     /// # Errors
-    /// It is not in the set, and stays out of it.
+    /// The descriptor is not in the set, and stays out of it.
     pub fn change(&self, fd: &impl AsRawFd, number: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd.as_raw_fd(), interest.bits(), number)
     }

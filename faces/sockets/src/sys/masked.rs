@@ -8,7 +8,7 @@ use super::{guard, real, settings, signals, vfork};
 use libc::{c_int, c_void, sigaction as Action, sighandler_t, siginfo_t};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-/// What the program has set for a signal.
+/// The handler, its flags and its mask that the program has set for a signal.
 struct Kept {
     function: AtomicUsize,
     flags: AtomicI32,

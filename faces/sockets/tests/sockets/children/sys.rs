@@ -13,7 +13,7 @@ pub enum Way {
     Clone3,
     /// clone(2) by its number.
     ByNumber,
-    /// The same, with a stack on which the child begins a function.
+    /// clone(2) by its number, with a stack on which the child begins a function.
     ByNumberOnStack,
     /// _Fork(3).
     Fork,

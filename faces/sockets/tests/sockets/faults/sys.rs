@@ -159,11 +159,11 @@ pub fn recvmmsg(fd: RawFd, time: [i64; 2]) -> (Option<i32>, [i64; 2]) {
 pub enum InHandler {
     /// Its mask has them.
     OfMask,
-    /// The same, set by the number of the call.
+    /// Its mask has them, and was set by the number of the call.
     OfNumber,
-    /// It runs in a wait that holds them back.
+    /// The handler runs in a wait that holds them back.
     OfWait,
-    /// It is that of a fault.
+    /// The handler is that of a fault.
     OfFault,
 }
 

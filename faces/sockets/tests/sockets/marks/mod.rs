@@ -165,7 +165,7 @@ fn shutdown__of_the_receiving_direction_is_no_end_of_the_other_one() {
     with_file("deaf", "deaf-by-tcp");
 }
 
-/// The same by TCP alone.
+/// The client over TCP alone.
 pub fn by_tcp(case: &str) {
     let words = crate::harness::argument();
     let port = words.split(' ').next().unwrap();
@@ -177,7 +177,7 @@ pub fn by_tcp(case: &str) {
 /// wait here go back to TCP, as another program begins.
 fn whole(server: &mut Server, receives: bool) {
     let begins = |server: &Server| {
-        // It is in its call by then, most of the times.
+        // The client is in its call by then, most of the times.
         calls::poll_for(&server.stream, libc::POLLPRI, 20);
         calls::keep_at_exec(server.stream.as_raw_fd());
         assert!(std::process::Command::new("true").status().unwrap().success());

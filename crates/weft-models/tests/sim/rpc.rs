@@ -79,7 +79,7 @@ fn call__takes_no_answer_to_a_call_before_its_calls_were_opened_again() {
             if net.rank() == 1 {
                 let rpc = Rpc::open(&net);
                 for (method, text) in METHODS {
-                    rpc.serve(method, move |request, _| _ = request.answer(text));
+                    rpc.serve(method, move |request, _| request.answer(text));
                 }
                 return Some(rpc);
             }
@@ -110,7 +110,7 @@ fn call__ends_whole_or_with_an_error_where_services_are_opened_again() {
                 if net.rank() == 1 {
                     for _ in 0..30 {
                         let rpc = Rpc::open(&net);
-                        rpc.serve(20, |request, args| _ = request.answer(args));
+                        rpc.serve(20, |request, args| request.answer(args));
                         env.sleep(env.rng().below(3_000_000)).await;
                         drop(rpc);
                         env.sleep(env.rng().below(300_000)).await;

@@ -28,7 +28,7 @@ pub(super) fn receive_rest(
     // SAFETY: the list of these parts.
     let rest = unsafe {
         let message = message.get();
-        std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen as usize)
+        std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen)
     };
     got + receive(one, rest, flags, call).max(0)
 }
@@ -69,6 +69,6 @@ pub(super) fn send_rest(
     // SAFETY: the caller's parts, but for those that were sent.
     let call = || unsafe { real::sendmsg(fd, &message, flags) };
     // SAFETY: the list of these parts.
-    let rest = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen as usize) };
+    let rest = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
     sent + send_parts(one, rest, flags, call).max(0)
 }

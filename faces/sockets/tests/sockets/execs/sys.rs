@@ -182,8 +182,9 @@ pub fn kill_by_urgent() {
 
 /// Has a child send this process SIGURG. Returns the child.
 pub fn killer_by_urgent() -> i32 {
-    // SAFETY: no memory is passed; the child makes this call alone.
+    // SAFETY: no memory is passed.
     let parent = unsafe { libc::getpid() };
+    // SAFETY: no memory is passed.
     crate::sys::fork(|| unsafe { libc::kill(parent, libc::SIGURG) })
 }
 

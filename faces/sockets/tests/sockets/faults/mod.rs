@@ -78,17 +78,19 @@ fn addresses_held(server: &mut Server) {
 /// Calls with bad addresses in handlers that run while the signals of faults are held back.
 fn addresses_in_handlers(server: &mut Server) {
     let (fd, bad) = (server.stream.as_raw_fd(), sys::half_a_map());
-    for way in [InHandler::OfMask, InHandler::OfNumber, InHandler::OfWait, InHandler::OfFault] {
+    for way in [InHandler::Mask, InHandler::Number, InHandler::Wait, InHandler::Fault] {
+        server.ringed(100);
         let child = other::fork(|| {
             // This thread is known to hold nothing back, as others do.
             std::thread::spawn(|| sys::block_all(false)).join().unwrap();
-            let before = sys::error_of(Call::Send, fd, bad);
+            let before = sys::error_of(Call::Recv, fd, bad);
             let within = sys::error_in_handler(way, fd, bad);
-            let after = sys::error_of(Call::Send, fd, bad);
+            let after = sys::error_of(Call::Recv, fd, bad);
             let errors = [before, within, after].map(|one| one == Some(libc::EFAULT));
             i32::from(errors != [true; 3])
         });
         assert_eq!(other::wait(child), 0, "{way:?}");
+        server.read(100);
     }
     server.get(1000);
 }

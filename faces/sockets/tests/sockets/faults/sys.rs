@@ -158,22 +158,22 @@ pub fn recvmmsg(fd: RawFd, time: [i64; 2]) -> (Option<i32>, [i64; 2]) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InHandler {
     /// Its mask has them.
-    OfMask,
+    Mask,
     /// Its mask has them, and was set by the number of the call.
-    OfNumber,
+    Number,
     /// The handler runs in a wait that holds them back.
-    OfWait,
+    Wait,
     /// The handler is that of a fault.
-    OfFault,
+    Fault,
 }
 
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
 static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 static ERROR: AtomicI32 = AtomicI32::new(0);
 
-extern "C" fn sends_from_nothing(signal: libc::c_int) {
+extern "C" fn receives_to_nothing(signal: libc::c_int) {
     let (fd, bad) = (CONNECTION.load(Ordering::Relaxed), ADDRESS.load(Ordering::Relaxed));
-    ERROR.store(error_of(Call::Send, fd, bad).unwrap_or(0), Ordering::Relaxed);
+    ERROR.store(error_of(Call::Recv, fd, bad).unwrap_or(0), Ordering::Relaxed);
     if signal == libc::SIGSEGV {
         // The fault is over.
         let (rights, size) = (libc::PROT_READ, 4096);
@@ -184,11 +184,11 @@ extern "C" fn sends_from_nothing(signal: libc::c_int) {
 
 /// Makes a call with a bad address in a handler; returns its error.
 pub fn error_in_handler(way: InHandler, fd: RawFd, bad: usize) -> Option<i32> {
-    let of_fault = if way == InHandler::OfFault { half_a_map() } else { bad };
+    let of_fault = if way == InHandler::Fault { half_a_map() } else { bad };
     CONNECTION.store(fd, Ordering::Relaxed);
     ADDRESS.store(of_fault, Ordering::Relaxed);
-    let handler = sends_from_nothing as extern "C" fn(libc::c_int) as usize;
-    let signal = if way == InHandler::OfFault { libc::SIGSEGV } else { libc::SIGUSR1 };
+    let handler = receives_to_nothing as extern "C" fn(libc::c_int) as usize;
+    let signal = if way == InHandler::Fault { libc::SIGSEGV } else { libc::SIGUSR1 };
     // SAFETY: a handler that stores numbers and makes a call; all-zero is a valid value, and the
     // sets are written.
     unsafe {
@@ -196,7 +196,7 @@ pub fn error_in_handler(way: InHandler, fd: RawFd, bad: usize) -> Option<i32> {
         action.sa_sigaction = handler;
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
-        if way == InHandler::OfMask {
+        if way == InHandler::Mask {
             action.sa_mask = all;
         }
         assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
@@ -204,8 +204,8 @@ pub fn error_in_handler(way: InHandler, fd: RawFd, bad: usize) -> Option<i32> {
         assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut seen), 0);
         assert_eq!((seen.sa_sigaction, seen.sa_flags & libc::SA_SIGINFO), (handler, 0));
         match way {
-            InHandler::OfMask => assert_eq!(libc::raise(signal), 0),
-            InHandler::OfNumber => {
+            InHandler::Mask => assert_eq!(libc::raise(signal), 0),
+            InHandler::Number => {
                 // Handler, flags, the function that returns, mask: as the kernel has it.
                 let mut of_kernel = [0usize; 4];
                 let none = std::ptr::null_mut::<usize>();
@@ -216,7 +216,7 @@ pub fn error_in_handler(way: InHandler, fd: RawFd, bad: usize) -> Option<i32> {
                 assert_eq!(libc::syscall(number, signal, &raw const of_kernel, none, 8usize), 0);
                 assert_eq!(libc::raise(signal), 0);
             }
-            InHandler::OfWait => {
+            InHandler::Wait => {
                 let mut one: libc::sigset_t = std::mem::zeroed();
                 libc::sigaddset(&mut one, signal);
                 libc::pthread_sigmask(libc::SIG_BLOCK, &one, std::ptr::null_mut());
@@ -226,7 +226,7 @@ pub fn error_in_handler(way: InHandler, fd: RawFd, bad: usize) -> Option<i32> {
                 assert_eq!(libc::ppoll(&mut none, 1, std::ptr::null(), &all), -1);
                 libc::pthread_sigmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
             }
-            InHandler::OfFault => read(of_fault),
+            InHandler::Fault => read(of_fault),
         }
         assert_eq!(libc::signal(signal, libc::SIG_DFL), handler);
     }

@@ -1,6 +1,8 @@
 //! Capabilities of links, as plain data.
 
 /// Capabilities of a link (or of the path to one peer over it).
+///
+/// More than 15 fields: each is one capability, and a link states them as plain data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LinkCaps {
@@ -106,9 +108,10 @@ impl LinkCaps {
 }
 
 /// The state of a peer's process, as a link observes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pulse {
     /// The process runs, as far as the link can see.
+    #[default]
     Runs,
     /// A signal has stopped it.
     Stopped,

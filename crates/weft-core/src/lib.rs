@@ -27,6 +27,7 @@ mod budget;
 pub mod caps;
 pub mod choices;
 pub mod config;
+mod connection;
 pub mod engine;
 pub mod error;
 pub mod event;

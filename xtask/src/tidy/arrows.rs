@@ -213,7 +213,7 @@ const LAYERS: &[(Layer, &[&str])] = &[
             "window",
         ],
     ),
-    (Layer::Peer, &["peer"]),
+    (Layer::Peer, &["connection", "peer"]),
     (Layer::Engine, &["engine", "relay"]),
 ];
 

@@ -31,7 +31,7 @@ impl Engine {
         }
         self.acknowledge_late(peer);
         let p = &self.peers[peer.0 as usize];
-        p.queue.has_work() || p.windows.as_ref().is_some_and(|w| !w.send.is_empty())
+        p.queue.has_work() || p.conn.windows.as_ref().is_some_and(|w| !w.send.is_empty())
     }
 
     /// Makes a peer acknowledge packets in flight at once, if the last one did not ask for that.
@@ -41,7 +41,7 @@ impl Engine {
         }
         self.acknowledge_late(peer);
         let p = &mut self.peers[peer.0 as usize];
-        let unasked = p.windows.as_ref().is_some_and(|w| w.unasked > 0 && !w.send.is_empty());
+        let unasked = p.conn.windows.as_ref().is_some_and(|w| w.unasked > 0 && !w.send.is_empty());
         if p.state == State::Ready && unasked && !p.queue.has_work() {
             p.queue.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
             self.wake(now, peer);

@@ -25,14 +25,15 @@ impl Peer {
     /// Notes an answer of its agent, which sees that its process does not run, or does not see it.
     #[cold]
     pub(super) fn note_still(&mut self, now: Instant, pulse: Pulse) {
-        let since = self.life.still_since.filter(|&at| at >= self.life.heard_at).unwrap_or(now);
-        (self.life.still_since, self.life.still) = (Some(since), pulse);
+        let since =
+            self.watch.still_since.filter(|&at| at >= self.conn.life.heard_at).unwrap_or(now);
+        (self.watch.still_since, self.watch.still) = (Some(since), pulse);
     }
 
     /// Returns how it has failed, if its agent has answered since its own last packet.
     pub(super) fn stands_still(&self, after_ms: u32) -> Option<PeerFailure> {
-        let still = self.life.still_since.is_some_and(|at| at >= self.life.heard_at);
-        match self.life.still {
+        let still = self.watch.still_since.is_some_and(|at| at >= self.conn.life.heard_at);
+        match self.watch.still {
             Pulse::Stopped if still => Some(PeerFailure::Stopped { after_ms }),
             Pulse::Ended if still => Some(PeerFailure::Gone),
             _ => None,
@@ -46,17 +47,17 @@ impl Engine {
     pub fn handle_pulse(&mut self, now: Instant, peer: PeerId, pulse: Pulse) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         if pulse == Pulse::Runs || p.failure().is_some() {
-            p.life.still_since = None;
+            p.watch.still_since = None;
             return;
         }
         let opening = matches!(p.state, State::Opening { .. });
         // An earlier standstill, before its last packet or before this wait, does not count.
         let (quiet_since, limit) = match p.state {
             State::Opening { since, .. } => (since, self.cfg.connect_timeout_ms),
-            _ => (p.life.heard_at.max(p.life.waiting_since), self.cfg.peer_timeout_ms),
+            _ => (p.conn.life.heard_at.max(p.watch.waiting_since), self.cfg.peer_timeout_ms),
         };
-        let since = p.life.still_since.filter(|&at| at >= quiet_since).unwrap_or(now);
-        (p.life.still_since, p.life.still) = (Some(since), pulse);
+        let since = p.watch.still_since.filter(|&at| at >= quiet_since).unwrap_or(now);
+        (p.watch.still_since, p.watch.still) = (Some(since), pulse);
         let still = now.since(since);
         if still < Duration::from_millis(u64::from(limit)) {
             return;
@@ -75,8 +76,8 @@ impl Engine {
     /// looked, and nothing was heard of it since.
     pub fn is_stopped(&self, peer: PeerId) -> bool {
         let stopped = |p: &Peer| {
-            p.life.still == Pulse::Stopped
-                && p.life.still_since.is_some_and(|at| at >= p.life.heard_at)
+            p.watch.still == Pulse::Stopped
+                && p.watch.still_since.is_some_and(|at| at >= p.conn.life.heard_at)
         };
         self.peers.get(peer.0 as usize).is_some_and(stopped)
     }
@@ -113,7 +114,7 @@ impl Engine {
             self.wake(now, peer);
             return;
         }
-        let quiet_since = p.life.heard_at.max(p.life.waiting_since);
+        let quiet_since = p.conn.life.heard_at.max(p.watch.waiting_since);
         let silent = now.since(quiet_since);
         let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
         if self.overdue(peer, silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
@@ -131,12 +132,12 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         // Such a link delivers every accepted packet: one question is enough for a peer that runs,
         // and more would fill its ring while it computes for hours.
-        let runs = p.path.caps.sees_end && p.life.still_since.is_none();
-        let certain = runs && p.path.caps.reliable && p.life.probed_at > quiet_since;
-        p.life.probed_at = now;
+        let runs = p.path.caps.sees_end && p.watch.still_since.is_none();
+        let certain = runs && p.path.caps.reliable && p.watch.probed_at > quiet_since;
+        p.watch.probed_at = now;
         // A packet in flight or about to be sent serves as the question. One that waits for credit
         // or for room at the peer does not.
-        let in_flight = p.windows.as_ref().is_some_and(|w| !w.send.is_empty());
+        let in_flight = p.conn.windows.as_ref().is_some_and(|w| !w.send.is_empty());
         if !in_flight && !certain && p.queue.ctrl.is_empty() {
             p.queue.ctrl.push_back(Desc::bare(Packet::Nop(Nop), 0).with_flags(flags::ACKNOW));
             self.wake(now, peer);
@@ -146,9 +147,9 @@ impl Engine {
     /// Reports, once, the peer that is waited for.
     pub(super) fn warn_slow(&mut self, peer: PeerId, silent: Duration) {
         let p = &mut self.peers[peer.0 as usize];
-        let warns = self.cfg.warn_after_ms > 0 && !p.life.warned;
+        let warns = self.cfg.warn_after_ms > 0 && !p.watch.warned;
         if warns && silent >= Duration::from_millis(u64::from(self.cfg.warn_after_ms)) {
-            p.life.warned = true;
+            p.watch.warned = true;
             self.events.push_back(Event::PeerSlow(peer, silent));
         }
     }

@@ -132,29 +132,31 @@ impl Engine {
         let index = wire::session_index(common.session);
         let peer = PeerId(index);
         let p = self.peers.get_mut(index as usize)?;
-        let next = p.session.number_in == common.session
+        let next = p.conn.session.number_in == common.session
             && p.state == State::Ready
-            && p.session.trusted.is_none()
-            && !p.credit.outward.is_extended()
-            && p.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.queue.is_calm())
+            && p.conn.session.trusted.is_none()
+            && !p.conn.credit.outward.is_extended()
+            && p.conn.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.queue.is_calm())
             && from.is_none_or(|f| f == peer)
             && wanted.spec.accepts(peer, tag)
             && (wanted.kind != 0 || self.posted[TAGGED].is_empty());
-        if !next || !p.credit.outward.arrived(len as usize) {
+        if !next || !p.conn.credit.outward.arrived(len as usize) {
             return None;
         }
         self.wanted = None;
-        p.life.heard_at = now;
-        p.credit.outward.consumed(len as usize);
-        let (grew, owed) =
-            (p.credit.inward.on_grant(common.credit), p.credit.outward.worth_announcing());
-        p.credit.ack_asked |= owed;
+        p.conn.life.heard_at = now;
+        p.conn.credit.outward.consumed(len as usize);
+        let (grew, owed) = (
+            p.conn.credit.inward.on_grant(common.credit),
+            p.conn.credit.outward.worth_announcing(),
+        );
+        p.conn.credit.ack_asked |= owed;
         let urgent = owed || grew && p.queue.has_work();
-        if grew && p.credit.without_credit_since != Instant::FAR {
+        if grew && p.queue.without_credit_since != Instant::FAR {
             self.takes_messages(now, peer);
         }
         let p = &mut self.peers[peer.0 as usize];
-        if let Some(w) = &mut p.windows {
+        if let Some(w) = &mut p.conn.windows {
             w.recv.on_run(now, 1, common.flags & flags::ACKNOW != 0);
             let news = w.late_ack.is_none() && common.ack != w.send.oldest();
             if news {

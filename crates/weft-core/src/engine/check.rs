@@ -23,7 +23,7 @@ impl Engine {
         }
         self.check_lists();
         self.check_matching();
-        let taken: u64 = self.peers.iter().map(|p| p.credit.share.taken_bytes()).sum();
+        let taken: u64 = self.peers.iter().map(|p| p.incoming.share.taken_bytes()).sum();
         assert_eq!(self.budget.used(), taken, "the room's bytes are those of all peers");
     }
 
@@ -37,11 +37,11 @@ impl Engine {
 
     /// The timer of a peer is in the set at the peer's time, and no cause is earlier.
     fn check_timer(&self, p: &Peer) {
-        let armed = p.armed != Instant::FAR;
-        assert_eq!(self.timers.has(p), armed, "{}: armed", p.id);
-        if let Some((cause, due)) = self.first_cause(p.id) {
+        let armed = p.conn.armed != Instant::FAR;
+        assert_eq!(self.timers.has(&p.conn), armed, "{}: armed", p.conn.id);
+        if let Some((cause, due)) = self.first_cause(p.conn.id) {
             let served = armed || p.queue.ready || p.queue.blocked || p.queue.held;
-            assert!(served, "{}: {cause:?} is due at {due:?}, and no timer is armed", p.id);
+            assert!(served, "{}: {cause:?} is due at {due:?}, and no timer is armed", p.conn.id);
         }
     }
 
@@ -62,7 +62,7 @@ impl Engine {
         let held = self.peers.iter().filter(|p| p.queue.held).count();
         assert_eq!(self.held, held, "peers that their links hold");
         for (endpoint, peer) in &self.by_endpoint {
-            assert_eq!(self.peers[peer.0 as usize].endpoint, *endpoint, "the table of peers");
+            assert_eq!(self.peers[peer.0 as usize].conn.endpoint, *endpoint, "the table of peers");
         }
         assert_eq!(self.by_endpoint.len(), self.peers.len(), "peers by their endpoints");
         assert!(!self.urgent || !self.ready.is_empty(), "urgent, and nobody is ready");
@@ -92,7 +92,7 @@ impl Engine {
 
 /// Flags of a peer agree with the lists that it is in.
 fn check_queues(p: &Peer, listed: [usize; 2]) {
-    let (id, q) = (p.id, &p.queue);
+    let (id, q) = (p.conn.id, &p.queue);
     assert_eq!(listed, [q.ready, q.blocked].map(usize::from), "{id}: ready, blocked");
     if let State::Failed(_) = p.state {
         assert!(!q.has_work() && q.stalled.is_empty(), "{id} has failed and packets wait");
@@ -103,12 +103,12 @@ fn check_queues(p: &Peer, listed: [usize; 2]) {
 
 /// Numbers kept of a peer are those of its operations.
 fn check_counts(p: &Peer, (waits, requests): (u32, u32)) {
-    let id = p.id;
+    let id = p.conn.id;
     // Callers that wait without an operation count as well.
-    assert!(p.life.waiting >= waits, "{id}: {waits} operations of {}", p.life.waiting);
+    assert!(p.watch.waiting >= waits, "{id}: {waits} operations of {}", p.watch.waiting);
     let failed = matches!(p.state, State::Failed(_));
     assert!(failed || p.outgoing.requests == requests, "{id}: {requests} requests are counted");
-    if let Some(w) = &p.windows {
+    if let Some(w) = &p.conn.windows {
         assert!(w.send.in_flight() <= w.send.limit(), "{id}: more in flight than the window");
     }
 }

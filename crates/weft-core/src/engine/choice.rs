@@ -16,7 +16,7 @@ impl Engine {
             return p.path.reliability == reliability && p.path.mtu_max == mtu;
         }
         (p.path.reliability, p.path.mtu_max) = (reliability, mtu);
-        p.windows = None;
+        p.conn.windows = None;
         let caps = p.path.carried;
         p.set_caps(&self.cfg, caps);
         true
@@ -67,6 +67,6 @@ impl Engine {
     /// itself.
     pub fn reliability_of(&self, peer: PeerId) -> Option<Reliability> {
         let p = self.peers.get(peer.0 as usize)?;
-        Some(p.windows.as_ref().map_or(Reliability::None, |w| w.send.mode()))
+        Some(p.conn.windows.as_ref().map_or(Reliability::None, |w| w.send.mode()))
     }
 }

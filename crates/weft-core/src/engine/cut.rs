@@ -14,10 +14,6 @@ use crate::time::Instant;
 use crate::wire::{self, flags, Common, Packet, Piece, Probe};
 use core::time::Duration;
 
-/// Most answers owed to a peer: one for each of its paths.
-const ANSWERS: usize = 4;
-/// Number of vain retransmissions of the oldest packet after which the path is doubted.
-const DOUBTED: u8 = 3;
 /// Number of vain retransmissions with words of the peer in between after which it counts as heard.
 /// One is not enough: the words may have been on their way when the packet left, or have waited for
 /// this process.
@@ -37,7 +33,7 @@ pub(super) fn is_too_long_now(p: &Peer, t: &Transmit) -> bool {
     let each = t.payload.len() / t.packets.max(1);
     let len = t.header.as_slice().len() as u32 + each;
     let fits = len <= p.path.mtu() || t.bulk && len <= p.path.long_mtu();
-    !fits && p.windows.is_some() && t.piece.is_none() && each > 0
+    !fits && p.conn.windows.is_some() && t.piece.is_none() && each > 0
 }
 
 impl Engine {
@@ -45,10 +41,10 @@ impl Engine {
     /// `number`. `None` if no packet can be lost, or the peer has not answered yet.
     pub fn ask_size(&mut self, peer: PeerId, number: u32, size: u32) -> Option<Transmit> {
         let p = self.peers.get_mut(peer.0 as usize)?;
-        if p.state != State::Ready || p.windows.is_none() {
+        if p.state != State::Ready || p.conn.windows.is_none() {
             return None;
         }
-        let common = p.common(0, Seq(0), number);
+        let common = p.conn.header(0, Seq(0), number);
         let header = wire::emit(&common, &Packet::Probe(Probe { size }));
         let payload = Payload::Padding { len: size.checked_sub(Probe::LEN as u32)? };
         Some(Transmit::one(peer, header, payload))
@@ -65,52 +61,47 @@ impl Engine {
         if common.flags & flags::REPLY != 0 {
             return Placement::Probed { peer, number, size };
         }
-        let owed = &mut self.peers[peer.0 as usize].lengths.probes;
         if u64::from(size) != Probe::LEN as u64 + len {
             self.stats.violations += 1;
             return Placement::None;
         }
-        // Shorter ones get through as well.
-        match owed.iter().position(|(of, _)| *of == number) {
-            Some(at) => owed[at].1 = size.max(owed[at].1),
-            None if owed.len() < ANSWERS => owed.push((number, size)),
-            None => return Placement::None,
+        if self.peers[peer.0 as usize].conn.lengths.note(number, size) {
+            self.make_ready(peer);
         }
-        self.make_ready(peer);
         Placement::None
     }
 
     /// Returns the next answer to a question of the peer.
     pub(super) fn next_answer(&mut self, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
-        let (number, size) = p.lengths.probes.pop()?;
-        let common = p.common(flags::REPLY, Seq(0), number);
-        let header = wire::emit(&common, &Packet::Probe(Probe { size }));
+        let (number, probe) = p.conn.lengths.next_answer()?;
+        let common = p.conn.common(flags::REPLY, Seq(0), number);
+        let header = wire::emit(&common, &Packet::Probe(probe));
         Some(Transmit::one(peer, header, Payload::None))
     }
 
     /// Reports that the oldest packet, which is sent again now, does not get through.
     pub(super) fn note_vain(&mut self, now: Instant, peer: PeerId, seq: Seq, desc: &Desc) {
         let p = &mut self.peers[peer.0 as usize];
-        let Some(w) = &p.windows else { return };
+        let Some(w) = &p.conn.windows else { return };
         let tries = w.send.oldest_item().map_or(0, |(_, tries)| tries);
         if seq != w.send.oldest() {
             return;
         }
-        let life = &mut p.life;
-        match &mut life.vain {
+        let (watch, heard_at) = (&mut p.watch, p.conn.life.heard_at);
+        match &mut watch.vain {
             vain if vain.seq != seq || tries <= 1 => *vain = Vain { seq, at: now, heard: 0 },
             vain => {
-                vain.heard = vain.heard.saturating_add(u8::from(life.heard_at > vain.at));
+                vain.heard = vain.heard.saturating_add(u8::from(heard_at > vain.at));
                 vain.at = now;
             }
         }
-        if tries < DOUBTED || now < life.said_at + SAY_AGAIN {
+        let Some(since) = w.doubted_since(now, seq) else { return };
+        if now < watch.said_at + SAY_AGAIN {
             return;
         }
-        life.said_at = now;
-        let heard = life.vain.heard >= HEARD;
-        let since = w.send.stuck_since().unwrap_or(now);
+        watch.said_at = now;
+        let heard = watch.vain.heard >= HEARD;
         let (bulk, len) = (desc.bulk, desc.len());
         let len = if is_too_long(p, desc) { p.path.mtu() } else { len };
         self.events.push_back(Event::PeerStuck { peer, since, bulk, len, heard });
@@ -119,26 +110,26 @@ impl Engine {
     /// Begins to send a packet in pieces, and returns the first.
     pub(super) fn cut(&mut self, peer: PeerId, seq: Seq, desc: Desc) -> Option<Transmit> {
         self.stats.packets_cut += 1;
-        self.peers[peer.0 as usize].lengths.cut = Some(Cut { seq, desc, at: 0 });
+        self.peers[peer.0 as usize].queue.cut = Some(Cut { seq, desc, at: 0 });
         self.next_piece(peer)
     }
 
     /// Returns the next piece of the packet that is being sent.
     pub(super) fn next_piece(&mut self, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
-        let Cut { seq, desc, at } = p.lengths.cut?;
+        let Cut { seq, desc, at } = p.queue.cut?;
         // The packet may have arrived meanwhile.
-        let left = p.windows.as_ref().is_some_and(|w| !seq.before(w.send.oldest()));
+        let left = p.conn.windows.as_ref().is_some_and(|w| !seq.before(w.send.oldest()));
         let desc = self.still_there(desc);
         let p = &mut self.peers[peer.0 as usize];
         let total = desc.payload.len();
         if !left || at >= total {
-            p.lengths.cut = None;
+            p.queue.cut = None;
             return (left && total == 0).then(|| self.emit_at(peer, &desc, seq));
         }
         let room = Piece::room(p.path.mtu(), desc.packet.header_len());
         let len = room.min(total - at);
-        p.lengths.cut = (at + len < total).then_some(Cut { seq, desc, at: at + len });
+        p.queue.cut = (at + len < total).then_some(Cut { seq, desc, at: at + len });
         let part = Desc { payload: desc.payload.part(at, len), ..desc };
         let piece = Some(Piece { offset: at, total });
         Some(Transmit { piece, ..self.emit_at(peer, &part, seq) })
@@ -151,7 +142,7 @@ impl Engine {
         common: &Common,
         piece: &Piece,
     ) -> Placement {
-        let Some(w) = &mut self.peers[peer.0 as usize].windows else {
+        let Some(w) = &mut self.peers[peer.0 as usize].conn.windows else {
             self.stats.violations += 1;
             return Placement::None;
         };

@@ -49,7 +49,7 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     let mtu = u64::from(p.mtu_for(s.len));
     let (packet, imm) = if s.sent == 0 {
         if s.receipt && p.outgoing.requests >= REQUESTS_MAX
-            || !p.credit.take(s.len as usize, s.flags & flags::ACTIVE != 0)
+            || !p.conn.credit.take(s.len as usize, s.flags & flags::ACTIVE != 0)
         {
             return Step::Wait;
         }
@@ -68,7 +68,7 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
     };
     let more = p.queue.has_more();
     let (room, left) = (mtu - packet.header_len() as u64, s.len - s.sent);
-    let packets = match (s.sent, &p.windows) {
+    let packets = match (s.sent, &p.conn.windows) {
         (1.., Some(w)) => (left / room).clamp(1, u64::from(w.run_max(every, more).min(RUN_MAX))),
         _ => 1,
     };
@@ -94,7 +94,7 @@ impl Engine {
     #[inline]
     pub fn sends_trains(&self, peer: PeerId) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|p| {
-            p.windows.is_some() && (p.path.caps.train > 1 || p.path.caps.bulk_min != u32::MAX)
+            p.conn.windows.is_some() && (p.path.caps.train > 1 || p.path.caps.bulk_min != u32::MAX)
         })
     }
 
@@ -103,10 +103,10 @@ impl Engine {
     /// that was late once would get nothing else ever after.
     pub(super) fn takes_messages(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        if p.credit.without_credit_since != Instant::FAR {
-            p.credit.without_credit_since = now;
+        if p.queue.without_credit_since != Instant::FAR {
+            p.queue.without_credit_since = now;
             let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
-            self.timers.arm(p, now + patience);
+            self.timers.arm(&mut p.conn, now + patience);
         }
     }
 
@@ -121,12 +121,12 @@ impl Engine {
             return false;
         }
         let patience = Duration::from_micros(u64::from(self.cfg.credit_patience_us));
-        if p.credit.without_credit_since == Instant::FAR {
-            p.credit.without_credit_since = now;
+        if p.queue.without_credit_since == Instant::FAR {
+            p.queue.without_credit_since = now;
             self.stats.credit_stalls += 1;
         }
-        if now < p.credit.without_credit_since + patience {
-            self.timers.arm(p, p.credit.without_credit_since + patience);
+        if now < p.queue.without_credit_since + patience {
+            self.timers.arm(&mut p.conn, p.queue.without_credit_since + patience);
             return false;
         }
         self.stats.demoted += 1;
@@ -144,7 +144,7 @@ impl Engine {
         len: u64,
     ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
-        if !p.credit.outward.arrived(len as usize) {
+        if !p.conn.credit.outward.arrived(len as usize) {
             self.offend(peer);
             return Placement::None;
         }
@@ -181,7 +181,7 @@ impl Engine {
         }
         self.ops.discard(id.0);
         if let Some(peer) = peer {
-            self.peers[peer.0 as usize].life.waiting -= 1;
+            self.peers[peer.0 as usize].watch.waiting -= 1;
         }
         let kind = OpKind::Recv;
         Placement::Done(Completion { op: id, context, kind, error, status, released: true })
@@ -197,8 +197,8 @@ impl Engine {
         len: u64,
     ) -> Placement {
         let p = &mut self.peers[peer.0 as usize];
-        let credited =
-            first.total <= u64::from(u32::MAX) && p.credit.outward.arrived(first.total as usize);
+        let credited = first.total <= u64::from(u32::MAX)
+            && p.conn.credit.outward.arrived(first.total as usize);
         let receipt = (common.flags & flags::SYNC != 0).then_some(first.msg);
         let active = common.flags & flags::ACTIVE != 0;
         let too_long = active && first.total > ACTIVE_MAX;
@@ -414,13 +414,13 @@ impl Engine {
     #[inline]
     pub(super) fn consumed(&mut self, peer: PeerId, len: u64) {
         let p = &mut self.peers[peer.0 as usize];
-        let repaid = p.credit.outward.is_extended() && self.repaid(peer, len);
+        let repaid = p.conn.credit.outward.is_extended() && self.repaid(peer, len);
         let p = &mut self.peers[peer.0 as usize];
         if !repaid {
-            p.credit.outward.consumed(len as usize);
+            p.conn.credit.outward.consumed(len as usize);
         }
-        if p.credit.outward.worth_announcing() && p.failure().is_none() {
-            p.credit.ack_asked = true;
+        if p.conn.credit.outward.worth_announcing() && p.failure().is_none() {
+            p.conn.credit.ack_asked = true;
             self.make_ready(peer);
         }
     }

@@ -3,10 +3,11 @@
 use super::types::Placement;
 use super::Engine;
 use crate::caps::{LinkCaps, Pulse};
+use crate::connection::Acknowledged;
 use crate::error::PeerFailure;
 use crate::id::PeerId;
 use crate::peer::{LastWord, Peer, State};
-use crate::reliability::{nearly_full, SackMap, Verdict};
+use crate::reliability::{SackMap, Verdict};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, flags, reason, Common, Packet, WireError};
@@ -36,10 +37,10 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         match packet {
             Packet::Ack(_) if common.imm != 0 => p.note_still(now, Pulse::of_code(common.imm)),
-            _ => p.life.heard_at = now,
+            _ => p.conn.life.heard_at = now,
         }
-        let grew = p.credit.inward.on_grant(common.credit);
-        let (windowed, trusted) = (p.windows.is_some(), p.session.trusted.is_some());
+        let grew = p.conn.credit.inward.on_grant(common.credit);
+        let (windowed, trusted) = (p.conn.windows.is_some(), p.conn.session.trusted.is_some());
         if grew {
             self.takes_messages(now, peer);
             self.wake_queued(peer);
@@ -55,7 +56,9 @@ impl Engine {
 
     /// Returns true if a packet over a trusted network is the next one; otherwise the session ends.
     fn counted(&mut self, peer: PeerId, seq: Seq) -> bool {
-        let Some(count) = &mut self.peers[peer.0 as usize].session.trusted else { return true };
+        let Some(count) = &mut self.peers[peer.0 as usize].conn.session.trusted else {
+            return true;
+        };
         if count.expected == seq {
             count.expected = seq.next();
             return true;
@@ -78,7 +81,9 @@ impl Engine {
     fn sender(&mut self, from: Option<PeerId>, session: u32) -> Option<PeerId> {
         let index = wire::session_index(session);
         match self.peers.get(index as usize) {
-            Some(p) if p.session.number_in == session && !matches!(p.state, State::Failed(_)) => {
+            Some(p)
+                if p.conn.session.number_in == session && !matches!(p.state, State::Failed(_)) =>
+            {
                 if from.is_some_and(|f| f.0 != index) {
                     self.stats.wrong_source += 1;
                     return None;
@@ -106,7 +111,7 @@ impl Engine {
         };
         match packet {
             Packet::Eager(_) if self.may_acknowledge_late(peer, common) => {
-                if let Some(w) = &mut self.peers[peer.0 as usize].windows {
+                if let Some(w) = &mut self.peers[peer.0 as usize].conn.windows {
                     w.late_ack = Some((now, common.ack));
                 }
                 self.make_ready_late(peer);
@@ -117,9 +122,8 @@ impl Engine {
             return self.route(now, peer, common, packet, payload_len);
         }
         let p = &mut self.peers[peer.0 as usize];
-        let Some(w) = &mut p.windows else { return Placement::None };
-        let verdict = w.recv.on_packet(common.seq);
-        w.recv.note_received(now, common.flags & flags::ACKNOW != 0);
+        let Some(w) = &mut p.conn.windows else { return Placement::None };
+        let verdict = w.on_packet(now, common.seq, common.flags & flags::ACKNOW != 0);
         let placement = match verdict {
             Verdict::Deliver => {
                 if w.recv.has_gap() {
@@ -134,7 +138,7 @@ impl Engine {
                     // ones.
                     Packet::Data(_) => {
                         let missing = w.recv.next_expected();
-                        if core::mem::replace(&mut w.gap_at, missing) != missing {
+                        if p.incoming.note_gap(missing) {
                             self.note_delay(now, None, 1);
                         }
                         self.route(now, peer, common, packet, payload_len)
@@ -165,10 +169,10 @@ impl Engine {
     #[inline]
     pub(super) fn schedule_ack(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        let Some(w) = &p.windows else { return };
+        let Some(w) = &p.conn.windows else { return };
         match w.recv.ack_deadline() {
             Some(at) if at <= now => self.make_ready(peer),
-            Some(at) => self.timers.arm(p, at),
+            Some(at) => self.timers.arm(&mut p.conn, at),
             None => {}
         }
     }
@@ -179,7 +183,7 @@ impl Engine {
     fn may_acknowledge_late(&mut self, peer: PeerId, common: &Common) -> bool {
         self.acknowledge_late(peer);
         let p = &self.peers[peer.0 as usize];
-        p.windows.as_ref().is_some_and(|w| !w.send.has_gap())
+        p.conn.windows.as_ref().is_some_and(|w| !w.send.has_gap())
             && common.flags & flags::NACK == 0
             && p.queue.is_calm()
     }
@@ -187,9 +191,11 @@ impl Engine {
     /// Handles an acknowledgement that was put off.
     #[inline]
     pub(super) fn acknowledge_late(&mut self, peer: PeerId) {
-        let late = self.peers[peer.0 as usize].windows.as_mut().and_then(|w| w.late_ack.take());
+        let late =
+            self.peers[peer.0 as usize].conn.windows.as_mut().and_then(|w| w.late_ack.take());
         if let Some((at, ack)) = late {
-            self.take_ack(at, peer, (ack, false, false), None);
+            let late = Acknowledged { ack, nack: false, waits: false };
+            self.take_ack(at, peer, late, None);
         }
     }
 
@@ -202,26 +208,23 @@ impl Engine {
         sack: Option<&SackMap>,
     ) {
         self.acknowledge_late(peer);
-        let nack = common.flags & flags::NACK != 0;
-        let waits = sack.is_some() && common.flags & flags::SYNC != 0;
-        self.take_ack(now, peer, (common.ack, nack, waits), sack);
+        self.take_ack(now, peer, Acknowledged::of(common, sack.is_some()), sack);
     }
 
     fn take_ack(
         &mut self,
         now: Instant,
         peer: PeerId,
-        (ack, nack, waits): (Seq, bool, bool),
+        acknowledged: Acknowledged,
         sack: Option<&SackMap>,
     ) {
         let p = &mut self.peers[peer.0 as usize];
-        let Some(w) = &mut p.windows else { return };
-        let limited = w.send.in_network() >= nearly_full(w.congestion.window());
+        let Some(w) = &mut p.conn.windows else { return };
         let ops = &mut self.ops;
         let mut free = [crate::OpId(0); 32];
         let mut frees = 0;
         let mut more = alloc::vec::Vec::new();
-        let outcome = w.send.on_ack(now, ack, sack, nack, &mut |desc, packets| {
+        let (outcome, delay) = w.on_ack(now, acknowledged, sack, &mut |desc, packets| {
             let super::types::Payload::Op { op: id, .. } = desc.payload else { return };
             let Some(op) = ops.get_mut(id.0) else { return };
             op.unacked -= packets;
@@ -235,27 +238,15 @@ impl Engine {
                 }
             }
         });
-        if let Some(rtt) = outcome.rtt {
-            w.rtt.sample(rtt);
-        }
-        if outcome.newly_acked > 0 {
-            w.timeouts = 0;
-        }
-        if waits && ack == w.send.oldest() {
-            w.send.note_waiting(now);
-        }
         if outcome.invalid {
             self.stats.bad_ack += 1;
         }
         if outcome.newly_acked == 0 && outcome.lost == 0 {
             return;
         }
-        let (arrived, lost) = (outcome.newly_acked, outcome.lost);
-        if lost > 0 && w.send.has_silent_lane() && p.queue.stripes.lost(now) {
+        if outcome.lost > 0 && w.send.has_silent_lane() && p.queue.stripes.lost(now) {
             self.stats.stripes_lost += 1;
         }
-        let delay = w.congestion.on_ack(now, arrived, lost, outcome.prompt, limited);
-        w.send.set_congestion(w.congestion.window());
         let wake = w.send.awaiting_retransmit() > 0 || p.queue.has_work();
         if delay.is_some() && p.incoming.pulled > 0 {
             self.note_delay(now, delay, 0);
@@ -273,7 +264,7 @@ impl Engine {
     #[inline]
     pub fn poll_replay(&mut self) -> Option<(PeerId, Seq)> {
         let peer = self.replaying?;
-        let next = match self.peers[peer.0 as usize].windows.as_mut() {
+        let next = match self.peers[peer.0 as usize].conn.windows.as_mut() {
             Some(w) => w.recv.next_held(),
             None => None,
         };
@@ -339,8 +330,8 @@ impl Engine {
             self.may_announce(peer, common.imm);
         }
         let p: &mut Peer = &mut self.peers[peer.0 as usize];
-        if p.windows.is_none() && common.flags & flags::ACKNOW != 0 {
-            p.credit.ack_asked = true;
+        if p.conn.windows.is_none() && common.flags & flags::ACKNOW != 0 {
+            p.conn.credit.ack_asked = true;
             self.wake(now, peer);
         }
         Placement::None

@@ -57,6 +57,7 @@ mod tests;
 use crate::budget::Budget;
 use crate::caps::LinkCaps;
 use crate::config::Config;
+use crate::connection::Timers;
 use crate::error::{OpError, PeerFailure};
 pub use crate::event as types;
 use crate::id::{EndpointId, OpId, PeerId};
@@ -75,7 +76,6 @@ use pacing::Pulls;
 use region::Regions;
 pub use region::Rights;
 pub use reserve::Reservation;
-use timer::Timers;
 use types::*;
 pub use waits::Wait;
 
@@ -225,7 +225,9 @@ impl Engine {
 
     /// Returns identity, session number (in the peer's packets) and path of a peer.
     pub fn peer_info(&self, peer: PeerId) -> Option<(EndpointId, u32, LinkCaps)> {
-        self.peers.get(peer.0 as usize).map(|p| (p.endpoint, p.session.number_in, p.path.caps))
+        self.peers
+            .get(peer.0 as usize)
+            .map(|p| (p.conn.endpoint, p.conn.session.number_in, p.path.caps))
     }
 
     /// Returns true if the peer has answered and has not failed.
@@ -387,18 +389,18 @@ impl Engine {
     /// Ends one `watch` that was true.
     pub fn unwatch(&mut self, peer: PeerId) {
         if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.life.waiting = p.life.waiting.saturating_sub(1);
+            p.watch.waiting = p.watch.waiting.saturating_sub(1);
         }
     }
 
     fn wait_for(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
-        p.life.waiting += 1;
-        if p.life.waiting == 1 {
-            p.life.waiting_since = now;
-            p.life.warned = false;
+        p.watch.waiting += 1;
+        if p.watch.waiting == 1 {
+            p.watch.waiting_since = now;
+            p.watch.warned = false;
             let at = now + Duration::from_millis(u64::from(self.cfg.keepalive_ms));
-            self.timers.arm(p, at);
+            self.timers.arm(&mut p.conn, at);
         }
         p.queue.trimmed = false;
     }
@@ -497,7 +499,7 @@ impl Engine {
     fn asks_max(&self, peer: PeerId) -> usize {
         let parts = u64::from(self.cfg.pull_depth).saturating_add(4);
         let p = &self.peers[peer.0 as usize];
-        let here = self.cfg.rendezvous_max.saturating_add(p.credit.share.granted);
+        let here = self.cfg.rendezvous_max.saturating_add(p.incoming.share.granted);
         let messages = u64::from(here.max(p.outgoing.rendezvous));
         (parts.saturating_mul(messages) + u64::from(REQUESTS_MAX)) as usize
     }
@@ -553,7 +555,7 @@ impl Engine {
         self.ops.discard(id.0);
         if let Some(peer) = peer {
             let p = &mut self.peers[peer.0 as usize];
-            p.life.waiting -= 1;
+            p.watch.waiting -= 1;
             if request {
                 p.outgoing.requests -= 1;
                 self.wake_queued(peer);
@@ -565,7 +567,7 @@ impl Engine {
     fn fail_op(&mut self, id: OpId, error: OpError) {
         let Some(op) = self.ops.remove(id.0) else { return };
         if let Some(peer) = op.peer {
-            self.peers[peer.0 as usize].life.waiting -= 1;
+            self.peers[peer.0 as usize].watch.waiting -= 1;
         }
         if op.reported || op.discard {
             self.events.push_back(Event::Release(id));
@@ -639,7 +641,7 @@ impl Engine {
     fn start_at(&mut self, peer: PeerId, seq: crate::Seq) {
         use crate::reliability::{RecvWindow, SendWindow};
         let window = self.cfg.window;
-        if let Some(w) = &mut self.peers[peer.0 as usize].windows {
+        if let Some(w) = &mut self.peers[peer.0 as usize].conn.windows {
             let mode = w.send.mode();
             w.send = SendWindow::new(mode, window, seq).parts_by(crate::peer::Desc::part);
             w.recv = RecvWindow::new(mode, seq, window);

@@ -9,8 +9,9 @@
 use super::rendezvous::{block_len, train_len};
 use super::Engine;
 use crate::config::Config;
+use crate::connection::delay_target;
 use crate::id::{OpId, PeerId};
-use crate::peer::{target, Desc};
+use crate::peer::Desc;
 use crate::reliability::{DelayWindow, Signal};
 use crate::time::Instant;
 use crate::transfer::pull::Part;
@@ -40,7 +41,7 @@ impl Pulls {
         let bytes = u64::from(cfg.pull_block) * u64::from(cfg.pull_depth);
         let most = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX);
         Pulls {
-            window: DelayWindow::new(target(cfg), most, most),
+            window: DelayWindow::new(delay_target(cfg), most, most),
             out: 0,
             ring: VecDeque::new(),
             busy: 0,

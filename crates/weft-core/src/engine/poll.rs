@@ -44,7 +44,7 @@ impl Engine {
     #[inline]
     pub fn handle_accepted(&mut self, t: &Transmit) {
         let Payload::Op { op: id, .. } = t.payload else { return };
-        if self.peers[t.peer.0 as usize].windows.is_some() {
+        if self.peers[t.peer.0 as usize].conn.windows.is_some() {
             return;
         }
         if let Some(op) = self.ops.get_mut(id.0) {
@@ -118,7 +118,7 @@ impl Engine {
                 return Some(self.current(t));
             }
         }
-        if let Some((word, report)) = p.session.last_word.take() {
+        if let Some((word, report)) = p.greeting.last_word.take() {
             let t = session::last_word(&self.cfg, self.me.0, p, word);
             if let (Some(failure), true) = (p.failure(), report) {
                 self.events.push_back(Event::PeerFailed(peer, failure));
@@ -131,22 +131,22 @@ impl Engine {
         if p.state != State::Ready {
             return None;
         }
-        if p.windows.as_ref().is_some_and(|w| w.recv.has_gap() && w.recv.ack_due(now)) {
+        if p.conn.windows.as_ref().is_some_and(|w| w.recv.has_gap() && w.recv.ack_due(now)) {
             return self.poll_ack(now, peer);
         }
-        if !self.peers[peer.0 as usize].lengths.probes.is_empty() {
+        if self.peers[peer.0 as usize].conn.lengths.owes() {
             return self.next_answer(peer);
         }
         if let Some(t) = self.next_piece(peer) {
             return Some(t);
         }
         let p = &mut self.peers[peer.0 as usize];
-        let again = p.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
+        let again = p.conn.windows.as_mut().and_then(|w| w.send.next_retransmit(now));
         if let Some((seq, desc)) = again {
             self.stats.retransmitted += 1;
             // If the timer fired for this packet, nothing else watches it.
-            let rto = p.windows.as_ref().map_or(Duration::ZERO, |w| w.rtt.rto());
-            self.timers.arm(p, now + rto);
+            let rto = p.conn.windows.as_ref().map_or(Duration::ZERO, |w| w.rtt.rto());
+            self.timers.arm(&mut p.conn, now + rto);
             let desc = self.still_there(desc);
             // The answer shows the other missing packets, so it should come at once.
             let desc = desc.with_flags(desc.flags | flags::ACKNOW);
@@ -156,7 +156,7 @@ impl Engine {
             }
             return Some(self.emit_at(peer, &desc, seq));
         }
-        if p.windows.as_ref().is_none_or(|w| w.send.can_send()) {
+        if p.conn.windows.as_ref().is_none_or(|w| w.send.can_send()) {
             if let Some((desc, packets)) = self.next_desc(now, peer) {
                 return Some(self.emit(now, peer, &desc, packets));
             }
@@ -182,9 +182,9 @@ impl Engine {
     fn next_stream(&mut self, peer: PeerId) -> Option<(Desc, u32)> {
         let p = &mut self.peers[peer.0 as usize];
         let mtu = p.bulk_mtu();
-        let room = p.windows.as_ref().map_or(1, |w| w.send.room());
+        let room = p.conn.windows.as_ref().map_or(1, |w| w.send.room());
         let most = p.path.caps.train.min(room).max(1);
-        let least = p.windows.as_ref().map_or(1, |w| w.least_run(p.path.caps.train));
+        let least = p.conn.windows.as_ref().map_or(1, |w| w.least_run(p.path.caps.train));
         loop {
             let stream = p.queue.data.front_mut()?;
             // The operation may be gone: the peer said FIN before it had everything.
@@ -231,7 +231,7 @@ impl Engine {
                         p.queue.msgs.pop_front();
                     }
                     if matches!(item, Item::Eager(_)) {
-                        p.credit.without_credit_since = Instant::FAR;
+                        p.queue.without_credit_since = Instant::FAR;
                     }
                     return Some((desc, packets));
                 }
@@ -240,7 +240,9 @@ impl Engine {
                 }
                 // The receiver holds messages after a gap, which use up the credit: it returns with
                 // the gap closed.
-                Step::Wait if p.windows.as_ref().is_some_and(|w| w.send.has_gap()) => return None,
+                Step::Wait if p.conn.windows.as_ref().is_some_and(|w| w.send.has_gap()) => {
+                    return None
+                }
                 Step::Wait if self.demote(now, peer) => {}
                 Step::Wait => return None,
             }
@@ -286,7 +288,7 @@ impl Engine {
         let mut bulk = desc.bulk;
         let more = p.queue.has_more();
         let (mut stripe, stripes_max) = (0, self.cfg.stripes.min(LANES as u32 - 1) as u8);
-        let seq = match &mut p.windows {
+        let seq = match &mut p.conn.windows {
             Some(w) => {
                 let idle = w.send.in_flight() == 0;
                 let seq = w.send.next_seq();
@@ -298,7 +300,7 @@ impl Engine {
                 if w.should_ask(packets, self.cfg.ack_every, more) {
                     desc.flags |= flags::ACKNOW;
                 }
-                bulk = w.follows_bulk(seq, packets, desc.bulk);
+                bulk = p.queue.follows_bulk(w.send.oldest(), seq, packets, desc.bulk);
                 // Two paths have two queues: see `SendWindow::push_run`.
                 let in_any_order = w.send.mode() == Reliability::Selective;
                 // On a link without trains, one packet is the most that it accepts at once.
@@ -309,17 +311,15 @@ impl Engine {
                 let apart = p.path.caps.bulk_min != u32::MAX || p.path.caps.stripes > 1;
                 let lane = if bulk && apart { 1 + stripe } else { 0 };
                 w.send.push_run(now, desc, packets, lane);
-                let asks = desc.flags & flags::ACKNOW != 0;
-                if asks {
-                    w.unasked = 0;
-                }
-                // The data that a PULL asks for acknowledges it.
-                if asks || matches!(desc.packet, Packet::Pull(_)) {
+                if desc.flags & flags::ACKNOW != 0 {
+                    w.note_asked();
+                } else if matches!(desc.packet, Packet::Pull(_)) {
+                    // The data that a PULL asks for acknowledges it.
                     w.send.mark_prompt();
                 }
                 if idle {
                     let at = now + w.rtt.rto();
-                    self.timers.arm(p, at);
+                    self.timers.arm(&mut p.conn, at);
                 }
                 seq
             }
@@ -330,8 +330,8 @@ impl Engine {
 
     pub(super) fn emit_at(&mut self, peer: PeerId, desc: &Desc, seq: Seq) -> Transmit {
         let p = &mut self.peers[peer.0 as usize];
-        let common = p.common(desc.flags, seq, desc.imm);
-        p.credit.ack_asked = false;
+        let common = p.conn.common(desc.flags, seq, desc.imm);
+        p.conn.credit.ack_asked = false;
         let header = wire::emit(&common, &desc.packet);
         Transmit { bulk: desc.bulk, ..Transmit::one(peer, header, desc.payload) }
     }
@@ -339,25 +339,18 @@ impl Engine {
     /// Returns an acknowledgement packet, if no other packet carried the acknowledgement.
     fn poll_ack(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
         let p = &mut self.peers[peer.0 as usize];
-        let due = p.windows.as_ref().is_some_and(|w| w.recv.ack_due(now));
-        if !due && !p.credit.ack_asked {
+        let due = p.conn.windows.as_ref().is_some_and(|w| w.recv.ack_due(now));
+        if !due && !p.conn.credit.ack_asked {
             return None;
         }
-        p.credit.ack_asked = false;
-        let (sack, nack) = match &p.windows {
-            Some(w) => {
-                let go_back = w.send.mode() == Reliability::GoBackN;
-                (w.recv.sack(), go_back && w.recv.has_gap())
-            }
-            None => (crate::reliability::SackMap([0; 4]), false),
+        p.conn.credit.ack_asked = false;
+        let (ack, flags) = match &mut p.conn.windows {
+            Some(w) => w.acknowledge(),
+            None => (Ack { sack: [0; 4] }, 0),
         };
-        let flags = if nack { flags::NACK } else { 0 };
-        let common = p.common(flags, Seq(0), 0);
-        if let Some(w) = &mut p.windows {
-            w.recv.ack_sent();
-        }
+        let common = p.conn.common(flags, Seq(0), 0);
         self.stats.acks_sent += 1;
-        let header = wire::emit(&common, &Packet::Ack(Ack { sack: sack.0 }));
+        let header = wire::emit(&common, &Packet::Ack(ack));
         Some(Transmit::one(peer, header, Payload::None))
     }
 }

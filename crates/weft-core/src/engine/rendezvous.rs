@@ -16,7 +16,7 @@ const BACK_PARTS: u32 = 2;
 /// Returns the announcement of a message, unless the peer has as many unfinished as it allows.
 pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId) -> Step {
     let Some(Kind::Send(s)) = ops.get_mut(id.0).map(|op| &mut op.kind) else { return Step::Gone };
-    if p.outgoing.rendezvous >= most.saturating_add(p.credit.share.allowed) {
+    if p.outgoing.rendezvous >= most.saturating_add(p.incoming.share.allowed) {
         return Step::Wait;
     }
     s.announced = true;
@@ -104,7 +104,7 @@ impl Engine {
         let Kind::Recv(r) = &mut op.kind else { return };
         let direct = p.path.caps.direct && addr != 0 && want >= direct_min;
         let addr = if direct { addr } else { 0 };
-        let paced = !direct && p.windows.is_some() && self.pulls.on();
+        let paced = !direct && p.conn.windows.is_some() && self.pulls.on();
         let pull = if paced { Pull::paced(want) } else { Pull::new(want) };
         r.state = RecvState::Pull { msg, addr, pull };
         if direct && !op.discard {
@@ -353,13 +353,13 @@ impl Engine {
         let index = wire::session_index(common.session);
         let p = self.peers.get_mut(index as usize)?;
         let peer = PeerId(index);
-        let recv = &p.windows.as_ref()?.recv;
+        let recv = &p.conn.windows.as_ref()?.recv;
         // Data contains its own destination: it need not wait for missing packets.
         let ahead = !recv.expects(common.seq);
         if ahead && !(matches!(packet, Packet::Data(_)) && recv.can_hold(common.seq, count)) {
             return None;
         }
-        if p.session.number_in != common.session || p.failure().is_some() {
+        if p.conn.session.number_in != common.session || p.failure().is_some() {
             return None;
         }
         let (id, offset) = match &packet {
@@ -373,18 +373,18 @@ impl Engine {
             }
             _ => return None,
         };
-        let w = p.windows.as_mut()?;
+        let w = p.conn.windows.as_mut()?;
         let mut gap = false;
         if ahead {
             let missing = w.recv.next_expected();
-            gap = core::mem::replace(&mut w.gap_at, missing) != missing;
+            gap = p.incoming.note_gap(missing);
             w.recv.hold_run(now, common.seq, count, common.flags & flags::ACKNOW != 0);
             self.stats.held += u64::from(count);
         } else {
             w.recv.on_run(now, count, common.flags & flags::ACKNOW != 0);
         }
-        p.life.heard_at = now;
-        let grew = p.credit.inward.on_grant(common.credit);
+        p.conn.life.heard_at = now;
+        let grew = p.conn.credit.inward.on_grant(common.credit);
         self.stats.packets_received += u64::from(count);
         self.stats.bytes_received += len;
         if grew {
@@ -472,7 +472,7 @@ impl Engine {
             let p = &mut self.peers[peer.0 as usize];
             p.outgoing.rendezvous = p.outgoing.rendezvous.saturating_sub(1);
             let less = common.flags & flags::NACK != 0;
-            p.credit.share.allowed = p.credit.share.allowed.saturating_sub(less.into());
+            p.incoming.share.allowed = p.incoming.share.allowed.saturating_sub(less.into());
             self.wake_queued(peer);
         } else if !receipt {
             self.stats.violations += 1;

@@ -52,13 +52,13 @@ impl Engine {
         if !clear {
             return None;
         }
-        if p.windows.is_some() {
+        if p.conn.windows.is_some() {
             return if a.inject { self.reserve_numbered(a, len, header) } else { None };
         }
-        if !p.credit.take(len as usize, a.active) {
+        if !p.conn.credit.take(len as usize, a.active) {
             return None;
         }
-        let common = p.common(flags(a), Seq(0), a.data.unwrap_or(0));
+        let common = p.conn.common(flags(a), Seq(0), a.data.unwrap_or(0));
         wire::emit_into(&common, &Packet::Eager(Eager { tag: a.tag }), header);
         Some(Reservation { peer: a.peer, len, numbered: None })
     }
@@ -74,11 +74,11 @@ impl Engine {
             return None;
         }
         let p = &self.peers[a.peer.0 as usize];
-        let w = p.windows.as_ref()?;
+        let w = p.conn.windows.as_ref()?;
         let clear = len < p.path.caps.bulk_min
             && p.queue.is_calm()
             && !p.queue.blocked
-            && !p.session.has_due()
+            && !p.greeting.has_due()
             && !w.recv.has_gap()
             && !w.send.has_gap();
         if !clear {
@@ -88,16 +88,18 @@ impl Engine {
             return None;
         }
         let p = &mut self.peers[a.peer.0 as usize];
-        let w = p.windows.as_mut()?;
+        let w = p.conn.windows.as_mut()?;
         let seq = w.send.next_seq();
-        if w.follows_bulk(seq, 1, false) || !p.credit.take(len as usize, a.active) {
+        if p.queue.follows_bulk(w.send.oldest(), seq, 1, false)
+            || !p.conn.credit.take(len as usize, a.active)
+        {
             return None;
         }
         let mut flags = flags(a);
         if w.should_ask(1, self.cfg.ack_every, false) {
             flags |= flag::ACKNOW;
         }
-        let common = p.common(flags, seq, a.data.unwrap_or(0));
+        let common = p.conn.common(flags, seq, a.data.unwrap_or(0));
         wire::emit_into(&common, &Packet::Eager(Eager { tag: a.tag }), header);
         Some(Reservation { peer: a.peer, len, numbered: Some((flags, seq)) })
     }
@@ -106,7 +108,7 @@ impl Engine {
     #[cold]
     fn has_room_after_all(&mut self, peer: PeerId) -> bool {
         self.acknowledge_late(peer);
-        self.peers[peer.0 as usize].windows.as_ref().is_some_and(|w| w.send.can_send())
+        self.peers[peer.0 as usize].conn.windows.as_ref().is_some_and(|w| w.send.can_send())
     }
 
     /// Ends a reservation whose packet the link has taken. Returns the operation that keeps the
@@ -144,20 +146,19 @@ impl Engine {
         (op.reported, op.finished, op.unacked) = (true, true, 1);
         let op = self.add_op(now, op).ok()?;
         let p = &mut self.peers[a.peer.0 as usize];
-        let w = p.windows.as_mut()?;
+        let w = p.conn.windows.as_mut()?;
         let idle = w.send.in_flight() == 0;
         let packet = Packet::Eager(Eager { tag: a.tag });
         let payload = Payload::Op { op, offset: 0, len: a.len as u32 };
         let pushed = w.send.push(now, Desc { packet, flags, imm, payload, bulk: false });
         debug_assert_eq!(pushed, seq);
         if flags & flag::ACKNOW != 0 {
-            w.unasked = 0;
-            w.send.mark_prompt();
+            w.note_asked();
         }
         let again = now + w.rtt.rto();
-        p.credit.ack_asked = false;
+        p.conn.credit.ack_asked = false;
         if idle {
-            self.timers.arm(p, again);
+            self.timers.arm(&mut p.conn, again);
         }
         Some(op)
     }
@@ -167,11 +168,11 @@ impl Engine {
     #[cold]
     pub fn roll_back(&mut self, reserved: Reservation) {
         let p = &mut self.peers[reserved.peer.0 as usize];
-        p.credit.inward.refund(reserved.len as usize);
-        if let Some(count) = &mut p.session.trusted {
+        p.conn.credit.inward.refund(reserved.len as usize);
+        if let Some(count) = &mut p.conn.session.trusted {
             count.sent = Seq(count.sent.0.wrapping_sub(1));
         }
-        if let Some(w) = p.windows.as_mut().filter(|_| reserved.is_kept()) {
+        if let Some(w) = p.conn.windows.as_mut().filter(|_| reserved.is_kept()) {
             w.unasked = w.unasked.saturating_sub(1);
         }
     }

@@ -49,7 +49,7 @@ impl Engine {
     /// Returns the number of messages that a peer may still announce.
     pub(super) fn announcements_left(&self, peer: PeerId) -> u32 {
         let p = &self.peers[peer.0 as usize];
-        (self.cfg.rendezvous_max.saturating_add(p.credit.share.granted))
+        (self.cfg.rendezvous_max.saturating_add(p.incoming.share.granted))
             .saturating_sub(p.incoming.rendezvous)
     }
 
@@ -67,11 +67,11 @@ impl Engine {
             return true;
         }
         let p = &mut self.peers[peer.0 as usize];
-        if !self.budget.take(peer, &mut p.credit.share, u64::from(step) * ANNOUNCED) {
+        if !self.budget.take(peer, &mut p.incoming.share, u64::from(step) * ANNOUNCED) {
             return false;
         }
-        p.credit.share.granted += step;
-        p.credit.share.full_since = Instant::FAR;
+        p.incoming.share.granted += step;
+        p.incoming.share.full_since = Instant::FAR;
         p.queue.ctrl.push_back(Desc::bare(Packet::Nop(Nop), step));
         self.make_ready(peer);
         true
@@ -82,19 +82,19 @@ impl Engine {
     pub(super) fn announcement_ended(&mut self, peer: PeerId) -> u16 {
         let p = &mut self.peers[peer.0 as usize];
         p.incoming.rendezvous = p.incoming.rendezvous.saturating_sub(1);
-        p.credit.share.taken = true;
-        let granted = p.credit.share.granted > 0;
+        p.incoming.share.taken = true;
+        let granted = p.incoming.share.granted > 0;
         if !granted || self.announcements_left(peer) <= step(self.cfg.rendezvous_max) {
             return 0;
         }
-        self.peers[peer.0 as usize].credit.share.granted -= 1;
+        self.peers[peer.0 as usize].incoming.share.granted -= 1;
         self.give_room(peer, ANNOUNCED);
         flags::NACK
     }
 
     /// Notes that the peer lets this side announce `more` messages.
     pub(super) fn may_announce(&mut self, peer: PeerId, more: u32) {
-        let share = &mut self.peers[peer.0 as usize].credit.share;
+        let share = &mut self.peers[peer.0 as usize].incoming.share;
         share.allowed = share.allowed.saturating_add(more);
         self.wake_queued(peer);
     }
@@ -110,7 +110,7 @@ impl Engine {
     /// Notes that an active message of `len` bytes of a peer is kept until the program asks for it.
     /// A peer with little credit left gets more, since an awaited message may come behind.
     pub fn handle_active_kept(&mut self, now: Instant, peer: PeerId, len: u64) {
-        let (messages, bytes) = &mut self.peers[peer.0 as usize].credit.share.kept;
+        let (messages, bytes) = &mut self.peers[peer.0 as usize].incoming.share.kept;
         (*messages, *bytes) = (*messages + 1, *bytes + len);
         if !self.extend_credit(peer) {
             self.note_full(now, peer);
@@ -119,7 +119,7 @@ impl Engine {
 
     /// Gives back the credit of an active message that was kept.
     pub fn release_kept(&mut self, peer: PeerId, len: u64) {
-        let (messages, bytes) = &mut self.peers[peer.0 as usize].credit.share.kept;
+        let (messages, bytes) = &mut self.peers[peer.0 as usize].incoming.share.kept;
         (*messages, *bytes) = (messages.saturating_sub(1), bytes.saturating_sub(len));
         self.release(peer, len);
     }
@@ -127,24 +127,24 @@ impl Engine {
     /// Lets the credit of a peer grow if it has little left. False if there is no room.
     fn extend_credit(&mut self, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
-        let Some(units) = p.credit.outward.lacks().filter(|_| p.failure().is_none()) else {
+        let Some(units) = p.conn.credit.outward.lacks().filter(|_| p.failure().is_none()) else {
             return true;
         };
-        p.credit.share.wants_credit =
-            !self.budget.take(peer, &mut p.credit.share, u64::from(units) * EXTENDED);
-        if p.credit.share.wants_credit {
+        p.incoming.share.wants_credit =
+            !self.budget.take(peer, &mut p.incoming.share, u64::from(units) * EXTENDED);
+        if p.incoming.share.wants_credit {
             return false;
         }
-        p.credit.outward.extend(units);
-        p.credit.share.full_since = Instant::FAR;
-        p.credit.ack_asked = true;
+        p.conn.credit.outward.extend(units);
+        p.incoming.share.full_since = Instant::FAR;
+        p.conn.credit.ack_asked = true;
         self.make_ready(peer);
         true
     }
 
     /// Notes that a kept message has left.
     pub(super) fn taken(&mut self, peer: PeerId, len: u64) {
-        self.peers[peer.0 as usize].credit.share.taken = true;
+        self.peers[peer.0 as usize].incoming.share.taken = true;
         self.consumed(peer, len);
     }
 
@@ -153,7 +153,7 @@ impl Engine {
     /// and active ones spend of the same grant.
     #[cold]
     pub(super) fn repaid(&mut self, peer: PeerId, len: u64) -> bool {
-        let units = self.peers[peer.0 as usize].credit.outward.repay(len as usize);
+        let units = self.peers[peer.0 as usize].conn.credit.outward.repay(len as usize);
         if let Some(units) = units {
             self.give_room(peer, u64::from(units) * EXTENDED);
         }
@@ -162,14 +162,14 @@ impl Engine {
 
     /// Takes room back from a peer; one that waits for room may have it.
     fn give_room(&mut self, peer: PeerId, bytes: u64) {
-        self.budget.give(&mut self.peers[peer.0 as usize].credit.share, bytes);
+        self.budget.give(&mut self.peers[peer.0 as usize].incoming.share, bytes);
         let Some(next) = self.budget.next_short() else { return };
         let p = &mut self.peers[next.0 as usize];
-        p.credit.share.called();
+        p.incoming.share.called();
         if p.failure().is_some() {
             return;
         }
-        if p.credit.share.wants_credit {
+        if p.incoming.share.wants_credit {
             self.extend_credit(next);
         }
         self.grant_more(next);
@@ -178,7 +178,7 @@ impl Engine {
     /// Forgets the grants of a failed peer, which announces nothing more. Its messages in the store
     /// keep their room.
     pub(super) fn forget_grants(&mut self, peer: PeerId) {
-        let granted = core::mem::take(&mut self.peers[peer.0 as usize].credit.share.granted);
+        let granted = core::mem::take(&mut self.peers[peer.0 as usize].incoming.share.granted);
         self.give_room(peer, u64::from(granted) * ANNOUNCED);
     }
 
@@ -188,12 +188,12 @@ impl Engine {
     fn note_full(&mut self, now: Instant, peer: PeerId) {
         let at = now + self.peer_timeout();
         let p = &mut self.peers[peer.0 as usize];
-        if p.credit.share.full_since != Instant::FAR {
+        if p.incoming.share.full_since != Instant::FAR {
             return;
         }
-        (p.credit.share.full_since, p.credit.share.taken) = (now, false);
-        self.timers.arm(p, at);
-        if !core::mem::replace(&mut p.credit.share.reported, true) {
+        (p.incoming.share.full_since, p.incoming.share.taken) = (now, false);
+        self.timers.arm(&mut p.conn, at);
+        if !core::mem::replace(&mut p.incoming.share.reported, true) {
             let (messages, bytes) = self.left_by(peer);
             self.events.push_back(Event::PeerFull(peer, messages, bytes));
         }
@@ -201,7 +201,7 @@ impl Engine {
 
     /// Returns the end of the time for a peer whose messages fill the room.
     pub(super) fn full_until(&self, peer: PeerId) -> Option<Instant> {
-        let since = self.peers[peer.0 as usize].credit.share.full_since;
+        let since = self.peers[peer.0 as usize].incoming.share.full_since;
         (since != Instant::FAR).then(|| since + self.peer_timeout())
     }
 
@@ -209,7 +209,7 @@ impl Engine {
     /// A receive that waits for a message of the peer would wait for ever: the session ends.
     /// Without such a receive the program may just be busy.
     pub(super) fn check_full(&mut self, now: Instant, peer: PeerId) {
-        let share = &mut self.peers[peer.0 as usize].credit.share;
+        let share = &mut self.peers[peer.0 as usize].incoming.share;
         let idle = !core::mem::take(&mut share.taken);
         share.full_since = now;
         if idle && self.is_awaited(peer) {
@@ -228,7 +228,7 @@ impl Engine {
     fn is_awaited(&self, peer: PeerId) -> bool {
         let ops = self.ops.keys().filter_map(|key| self.ops.get(key));
         let of_peer = ops.filter(|op| op.peer == Some(peer)).count();
-        self.peers[peer.0 as usize].life.waiting as usize > of_peer
+        self.peers[peer.0 as usize].watch.waiting as usize > of_peer
             || self.awaits()
             || self.posted[TAGGED].any_for(peer)
     }
@@ -238,7 +238,7 @@ impl Engine {
     fn left_by(&self, peer: PeerId) -> (u64, u64) {
         let stored = self.stored.keys().filter_map(|id| self.stored.get(id));
         let lens = stored.filter(|s| s.peer == peer).map(|s| s.len);
-        let kept = self.peers[peer.0 as usize].credit.share.kept;
+        let kept = self.peers[peer.0 as usize].incoming.share.kept;
         lens.fold(kept, |(n, bytes), len| (n + 1, bytes + len))
     }
 
@@ -265,7 +265,7 @@ impl Engine {
         let limit = self.peer_timeout();
         let p = &mut self.peers[peer.0 as usize];
         if p.queue.msgs.len() < most.saturating_sub(self.ops.len()).max(QUEUE_MIN) {
-            p.credit.share.stuck = None;
+            p.incoming.share.stuck = None;
             return false;
         }
         let first = match p.queue.msgs.front() {
@@ -273,8 +273,8 @@ impl Engine {
             _ => 0,
         };
         let since =
-            p.credit.share.stuck.filter(|(op, _)| *op == first).map_or(now, |(_, since)| since);
-        p.credit.share.stuck = Some((first, since));
+            p.incoming.share.stuck.filter(|(op, _)| *op == first).map_or(now, |(_, since)| since);
+        p.incoming.share.stuck = Some((first, since));
         if now.since(since) >= limit {
             let PeerFailure::Flooded { messages, bytes } = self.flooded(peer) else { return true };
             self.end_flood(peer, messages, bytes);

@@ -1,10 +1,10 @@
 //! Opening and ending a session with a peer: HELLO, BYE, failure.
 
-use super::timer::Timers;
 use super::types::{Event, Payload, Placement, Transmit};
 use super::{Engine, Stored, StoredState};
 use crate::caps::LinkCaps;
 use crate::config::Config;
+use crate::connection::Timers;
 use crate::error::{OpError, PeerFailure};
 use crate::id::{OpId, PeerId};
 use crate::peer::{credit_window, LastWord, Peer, State};
@@ -24,8 +24,8 @@ const TRIES: u32 = 8;
 pub(super) fn open(cfg: &Config, timers: &mut Timers, p: &mut Peer, now: Instant) {
     let wait = FIRST_WAIT.min(Duration::from_millis(u64::from(cfg.connect_timeout_ms)));
     p.state = State::Opening { since: now, next: now + wait, wait };
-    p.session.hello_due = true;
-    timers.arm(p, now + wait);
+    p.greeting.hello_due = true;
+    timers.arm(&mut p.conn, now + wait);
 }
 
 /// Sends HELLO again after no answer, less and less often, and looks again when the connect timeout
@@ -39,17 +39,17 @@ pub(super) fn again(cfg: &Config, p: &mut Peer, now: Instant) {
         // A link that sees the peer's process goes on after that time.
         let next = if end > now { next.min(end) } else { next };
         p.state = State::Opening { since, next, wait };
-        p.session.hello_due = true;
+        p.greeting.hello_due = true;
     }
 }
 
 /// Returns the HELLO that is due, if one is.
 pub(super) fn poll(cfg: &Config, me: u64, p: &mut Peer) -> Option<Transmit> {
-    let reply = if p.session.hello_reply_due {
-        p.session.hello_reply_due = false;
+    let reply = if p.greeting.hello_reply_due {
+        p.greeting.hello_reply_due = false;
         true
-    } else if p.session.hello_due {
-        p.session.hello_due = false;
+    } else if p.greeting.hello_due {
+        p.greeting.hello_due = false;
         false
     } else {
         return None;
@@ -66,29 +66,29 @@ pub(super) fn last_word(cfg: &Config, me: u64, p: &mut Peer, word: LastWord) -> 
 }
 
 fn bye(p: &mut Peer, reason: u32) -> Transmit {
-    let common = p.common(0, crate::seq::Seq(0), 0);
+    let common = p.conn.common(0, crate::seq::Seq(0), 0);
     let header = wire::emit(&common, &Packet::Bye(Bye { reason }));
-    Transmit::one(p.id, header, Payload::None)
+    Transmit::one(p.conn.id, header, Payload::None)
 }
 
 fn hello(cfg: &Config, me: u64, p: &Peer, reply: bool) -> Transmit {
     let common = Common {
         flags: if reply { flags::REPLY } else { 0 },
-        session: if reply { p.session.number_out } else { 0 },
+        session: if reply { p.conn.session.number_out } else { 0 },
         imm: if p.path.reliability == Reliability::None { wire::TRUSTS } else { 0 },
         ..Common::default()
     };
     let hello = Hello {
         src_eid: me,
-        dst_eid: p.endpoint.0,
-        session_offer: p.session.number_in,
+        dst_eid: p.conn.endpoint.0,
+        session_offer: p.conn.session.number_in,
         mtu: p.path.caps.mtu,
         version_min: wire::VERSION_MIN,
         version_max: wire::VERSION_MAX,
         credit: CreditOut::first(credit_window(cfg)),
     };
     let header = wire::emit(&common, &Packet::Hello(hello));
-    Transmit::one(p.id, header, Payload::Address)
+    Transmit::one(p.conn.id, header, Payload::Address)
 }
 
 impl Engine {
@@ -111,16 +111,12 @@ impl Engine {
     pub fn handle_path_change(&mut self, now: Instant, peer: PeerId) {
         let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
         if let State::Opening { .. } = p.state {
-            p.session.hello_due = true;
+            p.greeting.hello_due = true;
             self.make_ready(peer);
             return;
         }
-        let Some(w) = &mut p.windows else { return };
-        w.rtt.end_backoff();
-        w.timeouts = 0;
-        w.congestion.on_new_path();
-        w.send.set_congestion(w.congestion.window());
-        w.send.on_timeout(now, Duration::ZERO);
+        let Some(w) = &mut p.conn.windows else { return };
+        w.resend(now);
         self.wake(now, peer);
     }
 
@@ -156,14 +152,14 @@ impl Engine {
         if p.failure().is_some() {
             return Placement::None;
         }
-        if p.state == State::Ready && p.session.number_out != hello.session_offer {
+        if p.state == State::Ready && p.conn.session.number_out != hello.session_offer {
             self.stats.violations += 1;
             return Placement::None;
         }
-        p.life.heard_at = now;
-        p.session.hello_reply_due |= !reply;
+        p.conn.life.heard_at = now;
+        p.greeting.hello_reply_due |= !reply;
         if p.state != State::Ready {
-            if let (State::Opening { since, wait, .. }, Some(w)) = (p.state, &mut p.windows) {
+            if let (State::Opening { since, wait, .. }, Some(w)) = (p.state, &mut p.conn.windows) {
                 // HELLO was sent once, so this is its answer: a sample of the path before anything
                 // fills it.
                 if reply && wait <= FIRST_WAIT {
@@ -171,17 +167,17 @@ impl Engine {
                 }
             }
             p.state = State::Ready;
-            p.session.number_out = hello.session_offer;
+            p.conn.session.number_out = hello.session_offer;
             p.path.limit_mtu(hello.mtu);
             if p.path.reliability == Reliability::None && common.imm & wire::TRUSTS != 0 {
                 p.trust();
             }
-            p.life.warned = false;
-            p.life.waiting_since = now;
-            p.credit.inward.on_grant(hello.credit);
-            if p.life.waiting > 0 {
+            p.watch.warned = false;
+            p.watch.waiting_since = now;
+            p.conn.credit.inward.on_grant(hello.credit);
+            if p.watch.waiting > 0 {
                 let at = now + Duration::from_millis(u64::from(self.cfg.keepalive_ms));
-                self.timers.arm(p, at);
+                self.timers.arm(&mut p.conn, at);
             }
             self.events.push_back(Event::PeerUp(peer));
         }
@@ -214,13 +210,13 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         match p.state {
             State::Idle | State::Opening { .. } => {
-                p.session.number_out = hello.session_offer;
+                p.conn.session.number_out = hello.session_offer;
                 self.end_peer(peer, failure, (!reply).then_some(LastWord::Versions));
             }
             State::Failed(PeerFailure::Version { .. }) if !reply => {
                 // A copy: the answer may have been lost.
-                let due = p.session.last_word.is_some_and(|(_, due)| due);
-                p.session.last_word = Some((LastWord::Versions, due));
+                let due = p.greeting.last_word.is_some_and(|(_, due)| due);
+                p.greeting.last_word = Some((LastWord::Versions, due));
                 self.make_ready(peer);
             }
             _ => {
@@ -266,7 +262,7 @@ impl Engine {
     /// themselves. `None` if there is no such peer.
     pub fn bye_pause(&self) -> Option<Duration> {
         let open = self.peers.iter().filter(|p| p.state == State::Ready);
-        open.filter_map(|p| Some(p.windows.as_ref()?.rtt.rto())).max()
+        open.filter_map(|p| Some(p.conn.windows.as_ref()?.rtt.rto())).max()
     }
 
     /// Notes that the driver or a link found that the peer failed.
@@ -311,8 +307,8 @@ impl Engine {
     pub(super) fn end_peer(&mut self, peer: PeerId, failure: PeerFailure, word: Option<LastWord>) {
         let p = &mut self.peers[peer.0 as usize];
         if let Some(before) = p.failure() {
-            if let (Some((_, true)), None) = (p.session.last_word, word) {
-                p.session.last_word = None;
+            if let (Some((_, true)), None) = (p.greeting.last_word, word) {
+                p.greeting.last_word = None;
                 self.events.push_back(Event::PeerFailed(peer, before));
             }
             return;
@@ -323,11 +319,11 @@ impl Engine {
         self.hold(peer, false);
         let p = &mut self.peers[peer.0 as usize];
         p.release_queues();
-        p.session.hello_due = false;
-        p.session.hello_reply_due = false;
-        p.windows = None;
+        p.greeting.hello_due = false;
+        p.greeting.hello_reply_due = false;
+        p.conn.windows = None;
         p.incoming.partial = None;
-        p.session.last_word = word.map(|word| (word, true));
+        p.greeting.last_word = word.map(|word| (word, true));
         self.stats.peers_failed += 1;
         self.end_await();
         self.end_ops(peer, failure);

@@ -5,9 +5,8 @@ use super::{session, Engine};
 use crate::error::PeerFailure;
 use crate::id::PeerId;
 use crate::matching::{Posted, Unexpected};
-use crate::peer::{Peer, State};
+use crate::peer::State;
 use crate::time::Instant;
-use alloc::collections::BTreeSet;
 use core::time::Duration;
 
 /// The reason why a peer's timer may fire.
@@ -45,57 +44,7 @@ impl TimerCause {
     ];
 }
 
-/// Deadlines by time. A peer is in the set once, at `Peer::armed`, no later than its earliest
-/// cause.
-#[derive(Default)]
-pub(super) struct Timers {
-    set: BTreeSet<(Instant, PeerId)>,
-}
-
-impl Timers {
-    /// Makes sure the peer's timer fires at `at` or before.
-    #[inline]
-    pub fn arm(&mut self, peer: &mut Peer, at: Instant) {
-        if at < peer.armed {
-            if peer.armed != Instant::FAR {
-                self.set.remove(&(peer.armed, peer.id));
-            }
-            peer.armed = at;
-            self.set.insert((at, peer.id));
-        }
-    }
-
-    /// Returns the earliest deadline.
-    pub fn first(&self) -> Option<Instant> {
-        self.set.first().map(|&(at, _)| at)
-    }
-
-    /// Returns the peer of the earliest deadline.
-    fn peer(&self) -> Option<PeerId> {
-        self.set.first().map(|&(_, peer)| peer)
-    }
-
-    /// Returns true if the peer's timer is in the set, at the peer's time.
-    pub fn has(&self, peer: &Peer) -> bool {
-        self.set.contains(&(peer.armed, peer.id))
-    }
-
-    fn disarm(&mut self, peer: &mut Peer) {
-        self.set.remove(&(peer.armed, peer.id));
-        peer.armed = Instant::FAR;
-    }
-
-    fn pop(&mut self, now: Instant) -> Option<PeerId> {
-        let &(at, peer) = self.set.first()?;
-        if at > now {
-            return None;
-        }
-        self.set.pop_first();
-        Some(peer)
-    }
-}
-
-/// `Peer::without_credit_since` of a peer whose credit was waited for in vain.
+/// `Queue::without_credit_since` of a peer whose credit was waited for in vain.
 const LONG_AGO: Instant = Instant(0);
 
 fn ms(n: u32) -> Duration {
@@ -115,12 +64,12 @@ impl Engine {
         while let Some(peer) = self.timers.peer() {
             let due = self.deadline_of(peer);
             let p = &mut self.peers[peer.0 as usize];
-            if due.is_some_and(|at| at <= p.armed) {
+            if due.is_some_and(|at| at <= p.conn.armed) {
                 return;
             }
-            self.timers.disarm(p);
+            self.timers.disarm(&mut p.conn);
             if let Some(at) = due {
-                self.timers.arm(p, at);
+                self.timers.arm(&mut p.conn, at);
             }
         }
     }
@@ -128,7 +77,7 @@ impl Engine {
     /// Handles everything that is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(peer) = self.timers.pop(now) {
-            self.peers[peer.0 as usize].armed = Instant::FAR;
+            self.peers[peer.0 as usize].conn.armed = Instant::FAR;
             self.acknowledge_late(peer);
             for cause in TimerCause::ALL {
                 self.fire(now, peer, cause);
@@ -137,7 +86,7 @@ impl Engine {
             if let Some(at) = next {
                 // A cause that could not be served now (window full, link blocked) must not spin.
                 let at = at.max(now + Duration::from_micros(50));
-                self.timers.arm(&mut self.peers[peer.0 as usize], at);
+                self.timers.arm(&mut self.peers[peer.0 as usize].conn, at);
             }
         }
     }
@@ -160,27 +109,24 @@ impl Engine {
             (_, State::Failed(_)) => None,
             (TimerCause::Open, State::Opening { next, .. }) => Some(next),
             (TimerCause::Open, _) => None,
-            (TimerCause::Ack, _) => p.windows.as_ref()?.recv.ack_deadline(),
-            (TimerCause::Retransmit, _) => {
-                let w = p.windows.as_ref()?;
-                Some(w.send.oldest_sent()? + w.rtt.rto())
-            }
+            (TimerCause::Ack, _) => p.conn.windows.as_ref()?.recv.ack_deadline(),
+            (TimerCause::Retransmit, _) => p.conn.windows.as_ref()?.resend_at(p.conn.life.heard_at),
             (TimerCause::Credit, State::Ready)
-                if ![Instant::FAR, LONG_AGO].contains(&p.credit.without_credit_since) =>
+                if ![Instant::FAR, LONG_AGO].contains(&p.queue.without_credit_since) =>
             {
                 let patience = u64::from(self.cfg.credit_patience_us);
-                Some(p.credit.without_credit_since + Duration::from_micros(patience))
+                Some(p.queue.without_credit_since + Duration::from_micros(patience))
             }
             (TimerCause::Credit, _) => None,
-            (TimerCause::Liveness, State::Idle | State::Ready) if p.life.waiting > 0 => {
-                let last = p.life.heard_at.max(p.life.waiting_since).max(p.life.probed_at);
+            (TimerCause::Liveness, State::Idle | State::Ready) if p.watch.waiting > 0 => {
+                let last = p.conn.life.heard_at.max(p.watch.waiting_since).max(p.watch.probed_at);
                 Some(last + ms(self.cfg.keepalive_ms))
             }
             (TimerCause::Liveness, _) => None,
             (TimerCause::Stuck, _) => self.stuck_at(peer),
             (TimerCause::Full, _) => self.full_until(peer),
-            (TimerCause::Idle, State::Ready) if p.life.waiting == 0 && !p.queue.trimmed => {
-                Some(p.life.heard_at.max(p.life.waiting_since) + ms(self.cfg.keepalive_ms))
+            (TimerCause::Idle, State::Ready) if p.watch.waiting == 0 && !p.queue.trimmed => {
+                Some(p.conn.life.heard_at.max(p.watch.waiting_since) + ms(self.cfg.keepalive_ms))
             }
             (TimerCause::Idle, _) => None,
         }
@@ -195,7 +141,7 @@ impl Engine {
             TimerCause::Ack => self.wake(now, peer),
             TimerCause::Credit => {
                 // Until there is credit again, messages are announced without waiting once more.
-                self.peers[peer.0 as usize].credit.without_credit_since = LONG_AGO;
+                self.peers[peer.0 as usize].queue.without_credit_since = LONG_AGO;
                 self.wake(now, peer);
             }
             TimerCause::Retransmit => self.retransmit(now, peer),
@@ -219,21 +165,17 @@ impl Engine {
 
     fn retransmit(&mut self, now: Instant, peer: PeerId) {
         let p = &self.peers[peer.0 as usize];
-        let Some(w) = &p.windows else { return };
-        let silent = now.since(p.life.heard_at.max(w.send.stuck_since().unwrap_or(now)));
-        let limit = ms(self.cfg.peer_timeout_ms);
+        if p.conn.windows.is_none() {
+            return;
+        }
+        let (silent, limit) = (p.conn.silence(now), ms(self.cfg.peer_timeout_ms));
         if self.overdue(peer, silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
             return;
         }
-        let Some(w) = &mut self.peers[peer.0 as usize].windows else { return };
-        let rto = w.rtt.rto();
-        if w.send.on_timeout(now, rto) {
+        let Some(w) = &mut self.peers[peer.0 as usize].conn.windows else { return };
+        if w.on_timeout(now) {
             self.stats.timeouts += 1;
-            w.rtt.backoff();
-            w.timeouts += 1;
             if w.timeouts > 1 {
-                w.congestion.on_silence();
-                w.send.set_congestion(w.congestion.window());
                 self.events.push_back(Event::PeerStalled(peer, w.timeouts));
             }
             self.wake(now, peer);
@@ -247,7 +189,7 @@ impl Engine {
         if p.quiet() {
             p.release_queues();
         }
-        if let Some(w) = &mut p.windows {
+        if let Some(w) = &mut p.conn.windows {
             w.send.shrink();
         }
         self.posted.iter_mut().for_each(Posted::shrink);

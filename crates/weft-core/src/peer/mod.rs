@@ -1,25 +1,22 @@
-//! The state of one peer, composed of the mechanisms.
+//! The state that the engine keeps of one peer: the connection, and what is the engine's own.
 
 mod parts;
 mod stripes;
-mod windows;
 
-pub(crate) use parts::{
-    Count, Credit, Incoming, LengthState, Life, Outgoing, Path, Queue, Session, Vain,
-};
+pub(crate) use parts::{Greeting, Incoming, Outgoing, Path, Queue, Vain, Watch};
 pub(crate) use stripes::Stripes;
-pub(crate) use windows::Windows;
 
 use crate::caps::LinkCaps;
-use crate::config::{Config, CongestionControl};
+use crate::config::Config;
+use crate::connection::{window_mode, Connection, Count, Credit, Lengths, Policy, Windows};
 use crate::error::PeerFailure;
 use crate::event::Payload;
 use crate::id::{EndpointId, OpId, PeerId};
-use crate::reliability::{Reliability, UNIT};
+use crate::reliability::{CreditOut, UNIT};
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::transfer::select::ACTIVE_MAX;
-use crate::wire::{Common, Packet};
+use crate::wire::Packet;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -162,36 +159,25 @@ pub(crate) enum State {
     Failed(PeerFailure),
 }
 
+/// The windows of a peer: none on links that lose and reorder nothing.
+pub(crate) type PeerWindows = Option<Box<Windows<Desc>>>;
+
 /// The state kept of a peer, in parts.
 pub(crate) struct Peer {
-    pub id: PeerId,
-    pub endpoint: EndpointId,
+    pub conn: Connection<PeerWindows>,
     pub state: State,
-    pub session: Session,
+    pub greeting: Greeting,
     pub path: Path,
-    pub windows: Option<Box<Windows>>,
-    pub credit: Credit,
     pub queue: Queue,
     pub incoming: Incoming,
     pub outgoing: Outgoing,
-    pub life: Life,
-    pub lengths: LengthState,
-    /// Time at which the timer table fires for this peer.
-    pub armed: Instant,
+    pub watch: Watch,
 }
 
 /// Returns the bytes of eager messages that a peer may have here: at least one active message of
 /// any length, which cannot be announced instead.
 pub(crate) fn credit_window(cfg: &Config) -> usize {
     cfg.eager_credit.max(ACTIVE_MAX as u32 + UNIT) as usize
-}
-
-/// Returns the queueing delay that congestion control aims at; zero without it.
-pub(crate) fn target(cfg: &Config) -> Duration {
-    match cfg.congestion {
-        CongestionControl::None => Duration::ZERO,
-        CongestionControl::Delay => Duration::from_micros(u64::from(cfg.congestion_target_us)),
-    }
 }
 
 impl Peer {
@@ -202,20 +188,16 @@ impl Peer {
         session_in: u32,
         caps: LinkCaps,
     ) -> Peer {
+        let credit = Credit::new(CreditOut::new(credit_window(cfg)));
         let mut peer = Peer {
-            id,
-            endpoint,
+            conn: Connection::new((id, endpoint), session_in, None, credit),
             state: State::Idle,
-            session: Session::new(session_in),
+            greeting: Greeting::default(),
             path: Path::new(cfg, caps),
-            windows: None,
-            credit: Credit::new(cfg),
             queue: Queue::default(),
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
-            life: Life::default(),
-            lengths: LengthState::default(),
-            armed: Instant::FAR,
+            watch: Watch::default(),
         };
         peer.set_caps(cfg, caps);
         peer
@@ -225,24 +207,22 @@ impl Peer {
     /// when it does not and nothing was sent: both sides must agree on having them.
     pub fn set_caps(&mut self, cfg: &Config, caps: LinkCaps) {
         self.path.set_caps(cfg, caps);
-        let needs_windows = !(caps.reliable && caps.ordered) && self.session.trusted.is_none();
+        let needs_windows = !(caps.reliable && caps.ordered) && self.conn.session.trusted.is_none();
         if !needs_windows && matches!(self.state, State::Idle | State::Opening { .. }) {
-            self.windows = None;
+            self.conn.windows = None;
         }
-        if needs_windows && self.windows.is_none() {
-            let mode = match self.path.reliability {
-                Reliability::None | Reliability::Agent => Reliability::Selective,
-                mode => mode,
-            };
-            self.windows = Some(Box::new(Windows::new(cfg, mode)));
+        if needs_windows && self.conn.windows.is_none() {
+            let mode = window_mode(self.path.reliability);
+            let windows = Windows::new(cfg, mode, &Policy::RANK, Desc::part);
+            self.conn.windows = Some(Box::new(windows));
         }
     }
 
     /// Switches to a trusted network: packets are only counted. Nothing was sent yet.
     pub fn trust(&mut self) {
         if !(self.path.caps.reliable && self.path.caps.ordered) {
-            self.windows = None;
-            self.session.trusted = Some(Count::default());
+            self.conn.windows = None;
+            self.conn.session.trusted = Some(Count::default());
         }
     }
 
@@ -250,7 +230,7 @@ impl Peer {
     #[inline]
     pub fn bulk_mtu(&self) -> u32 {
         let (mtu, long) = (self.path.mtu(), self.path.long_mtu());
-        let roomy = long > mtu && self.windows.as_ref().is_none_or(|w| w.is_roomy(mtu, long));
+        let roomy = long > mtu && self.conn.windows.as_ref().is_none_or(|w| w.is_roomy(mtu, long));
         if roomy {
             long
         } else {
@@ -270,7 +250,7 @@ impl Peer {
     /// Gives back all memory but the peer's own.
     pub fn release_queues(&mut self) {
         self.queue.clear();
-        self.lengths = LengthState::default();
+        self.conn.lengths = Lengths::default();
         if self.incoming.pulls.is_empty() {
             self.incoming.pulls = VecDeque::new();
         }
@@ -282,39 +262,21 @@ impl Peer {
     pub fn has_many(&self) -> bool {
         self.queue.msgs.len() >= MANY
             && self.path.caps.bulk_min != u32::MAX
-            && self.windows.as_ref().is_some_and(|w| w.send.room() >= MANY as u32)
+            && self.conn.windows.as_ref().is_some_and(|w| w.send.room() >= MANY as u32)
     }
 
     /// Returns true if nothing is queued, in flight or owed.
     pub fn quiet(&self) -> bool {
         !self.queue.has_work()
             && self.queue.stalled.is_empty()
-            && !self.session.hello_due
-            && !self.session.hello_reply_due
-            && !self.credit.ack_asked
+            && !self.greeting.hello_due
+            && !self.greeting.hello_reply_due
+            && !self.conn.credit.ack_asked
             && self
+                .conn
                 .windows
                 .as_ref()
                 .is_none_or(|w| w.send.is_empty() && w.recv.ack_deadline().is_none())
-    }
-
-    /// Returns the common header of a packet to this peer.
-    #[inline]
-    pub fn common(&mut self, flags: u16, mut seq: Seq, imm: u32) -> Common {
-        if let Some(count) = &mut self.session.trusted {
-            seq = count.sent;
-            count.sent = seq.next();
-        }
-        let ack = match &mut self.windows {
-            Some(w) => {
-                w.recv.ack_piggybacked();
-                w.recv.next_expected()
-            }
-            None => Seq(0),
-        };
-        let credit = self.credit.outward.grant();
-        self.credit.outward.announced();
-        Common { flags, session: self.session.number_out, seq, ack, credit, imm }
     }
 
     pub fn failure(&self) -> Option<PeerFailure> {

@@ -1,52 +1,28 @@
 //! The parts of a peer.
 
-use super::{credit_window, Cut, Desc, Item, LastWord, Partial, Stream, Stripes};
+use super::{Cut, Desc, Item, LastWord, Partial, Stream, Stripes};
 use crate::budget::Share;
 use crate::caps::{LinkCaps, Pulse};
 use crate::choices::{Server, Transfer};
 use crate::config::{Config, MTU_MIN};
 use crate::event::Transmit;
 use crate::id::OpId;
-use crate::reliability::{CreditIn, CreditOut, Reliability};
+use crate::reliability::Reliability;
 use crate::seq::Seq;
 use crate::time::Instant;
 use crate::transfer::select::{eager_max_of, Limits};
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
-/// Packets to and from a peer over a trusted network since the session began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
-    pub sent: Seq,
-    pub expected: Seq,
-}
-
-/// The session with a peer: its numbers, and the packets that begin and end it.
-pub(crate) struct Session {
-    /// Number that the peer puts into packets to this endpoint.
-    pub number_in: u32,
-    /// Number that this endpoint puts into packets to the peer.
-    pub number_out: u32,
-    /// Counts of packets if both sides trust the network, where none is kept.
-    pub trusted: Option<Count>,
+/// The packets that begin and end a session, as far as they are to be sent.
+#[derive(Default)]
+pub(crate) struct Greeting {
     pub hello_due: bool,
     pub hello_reply_due: bool,
     /// The last packet to a failed peer; true if its failure is reported when that packet is sent.
     pub last_word: Option<(LastWord, bool)>,
 }
 
-impl Session {
-    pub fn new(number_in: u32) -> Session {
-        Session {
-            number_in,
-            number_out: 0,
-            trusted: None,
-            hello_due: false,
-            hello_reply_due: false,
-            last_word: None,
-        }
-    }
-
+impl Greeting {
     /// True if a packet that begins or ends the session is to be sent.
     #[inline]
     pub fn has_due(&self) -> bool {
@@ -147,40 +123,6 @@ impl Path {
     }
 }
 
-/// Credit for eager messages and announcements, in both directions.
-pub(crate) struct Credit {
-    pub inward: CreditIn,
-    pub outward: CreditOut,
-    /// Time since which the first message of the queue has lacked credit; `FAR` if it has credit.
-    pub without_credit_since: Instant,
-    /// The peer's share of the memory for unexpected messages.
-    pub share: Share,
-    /// True if an acknowledgement, or new credit, is to be sent.
-    pub ack_asked: bool,
-}
-
-impl Credit {
-    /// Takes the credit for a message of `len` bytes. A tagged message leaves the reserve, which
-    /// only an active message may use.
-    #[inline]
-    pub fn take(&mut self, len: usize, active: bool) -> bool {
-        match active {
-            false => self.inward.try_take(len),
-            true => self.inward.try_take_active(len),
-        }
-    }
-
-    pub fn new(cfg: &Config) -> Credit {
-        Credit {
-            inward: CreditIn::default(),
-            outward: CreditOut::new(credit_window(cfg)),
-            without_credit_since: Instant::FAR,
-            share: Share::default(),
-            ack_asked: false,
-        }
-    }
-}
-
 /// Packets and messages that wait to be sent to a peer.
 pub(crate) struct Queue {
     pub ctrl: VecDeque<Desc>,
@@ -201,6 +143,12 @@ pub(crate) struct Queue {
     pub stripes: Stripes,
     /// True if the queues' spare memory was freed and nothing was queued since.
     pub trimmed: bool,
+    /// Time since which the first message has lacked credit; `FAR` if it has credit.
+    pub without_credit_since: Instant,
+    /// The number after the last packet that took the bulk link.
+    bulk_end: Seq,
+    /// A packet that is sent in pieces, and the part that was sent.
+    pub cut: Option<Cut>,
 }
 
 impl Default for Queue {
@@ -217,6 +165,9 @@ impl Default for Queue {
             data_turn: false,
             stripes: Stripes::default(),
             trimmed: true,
+            without_credit_since: Instant::FAR,
+            bulk_end: Seq(0),
+            cut: None,
         }
     }
 }
@@ -239,6 +190,23 @@ impl Queue {
         self.msgs = VecDeque::new();
         self.data = VecDeque::new();
         self.stalled = VecDeque::new();
+        self.cut = None;
+    }
+
+    /// Notes that `packets` from `seq` on are about to be sent, `bulk` or not, while `oldest` is
+    /// the oldest in flight; returns true if they take the bulk link: bulk data does, and all
+    /// packets that would otherwise overtake it, which the receiver could not use.
+    #[inline]
+    pub fn follows_bulk(&mut self, oldest: Seq, seq: Seq, packets: u32, bulk: bool) -> bool {
+        if bulk {
+            self.bulk_end = seq.plus(packets);
+            return true;
+        }
+        let behind = oldest.before(self.bulk_end);
+        if !behind {
+            self.bulk_end = oldest;
+        }
+        behind
     }
 
     /// Returns true if something is queued that could be sent when the window allows.
@@ -278,6 +246,18 @@ pub(crate) struct Incoming {
     pub pulls: VecDeque<OpId>,
     /// Bytes of such requests that have not arrived.
     pub pulled: u64,
+    /// The packet missing when bulk data last arrived out of order.
+    gap_at: Seq,
+    /// The peer's share of the memory for unexpected messages.
+    pub share: Share,
+}
+
+impl Incoming {
+    /// Notes that bulk data arrived though this packet is missing. True if it is another than last
+    /// time.
+    pub fn note_gap(&mut self, missing: Seq) -> bool {
+        core::mem::replace(&mut self.gap_at, missing) != missing
+    }
 }
 
 /// Requests to a peer and announcements that it has not answered.
@@ -288,11 +268,11 @@ pub(crate) struct Outgoing {
     pub requests: u32,
 }
 
-/// Times at which a peer was heard, and the state of its process.
-pub(crate) struct Life {
+/// The waits for a peer, and what is known of its process.
+#[derive(Default)]
+pub(crate) struct Watch {
     /// Number of operations that wait for this peer.
     pub waiting: u32,
-    pub heard_at: Instant,
     pub waiting_since: Instant,
     pub probed_at: Instant,
     /// Time since which the link, or its agent, does not see the process run.
@@ -300,44 +280,17 @@ pub(crate) struct Life {
     /// The state of its process as reported by its agent.
     pub still: Pulse,
     pub warned: bool,
-    /// Time at which packets were first found to have been unacknowledged for too long.
-    pub overdue_at: Instant,
     /// Time of the last event that reported the oldest packet as stuck.
     pub said_at: Instant,
     pub vain: Vain,
 }
 
 /// Retransmissions of the oldest packet.
+#[derive(Default)]
 pub(crate) struct Vain {
     pub seq: Seq,
     /// Time of the last.
     pub at: Instant,
     /// The number of them that were in vain though the peer was heard after the one before.
     pub heard: u8,
-}
-
-impl Default for Life {
-    fn default() -> Life {
-        Life {
-            waiting: 0,
-            heard_at: Instant(0),
-            waiting_since: Instant(0),
-            probed_at: Instant(0),
-            still_since: None,
-            still: Pulse::Runs,
-            warned: false,
-            overdue_at: Instant(0),
-            said_at: Instant(0),
-            vain: Vain { seq: Seq(0), at: Instant(0), heard: 0 },
-        }
-    }
-}
-
-/// Packets cut anew, and lengths for answers to the peer's probes.
-#[derive(Default)]
-pub(crate) struct LengthState {
-    /// A packet that is sent in pieces, and the part that was sent.
-    pub cut: Option<Cut>,
-    /// Probes to answer: their numbers, and the longest length that arrived.
-    pub probes: Vec<(u32, u32)>,
 }

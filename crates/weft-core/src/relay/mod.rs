@@ -8,8 +8,11 @@
 //! Like the engine, it does no I/O, reads no clock and touches no payload byte: payloads are
 //! numbers that the caller passes and gets back from [`Relay::poll_free`].
 
+mod backlog;
+mod farewell;
 mod flow;
 mod length;
+mod links;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -17,6 +20,7 @@ mod types;
 
 use crate::caps::Pulse;
 use crate::config::Config;
+use crate::connection::{Acknowledged, Overdue, Timers};
 use crate::id::{EndpointId, PeerId};
 use crate::reliability::{SackMap, Verdict};
 use crate::seq::Seq;
@@ -24,11 +28,12 @@ use crate::slab::Slab;
 use crate::time::Instant;
 use crate::wire::{self, flags, reason, Bye, Common, HeaderBuf, Hello, Packet, Reply, WireError};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use backlog::Waiting;
 use core::time::Duration;
-use flow::{Flow, Waiting};
-pub use flow::{BYES, BYE_PAUSE_MAX};
+pub use farewell::{BYES, BYE_PAUSE_MAX};
+use flow::Flow;
 pub use share::{Shares, SHARE};
 pub use types::{Arrival, CallerRoom, Handle, LinkTo, Out, RelayEvent};
 
@@ -39,9 +44,6 @@ pub const LINKS_MAX: usize = 4;
 /// the protocol ever lacks, because two peers that ask each other could otherwise both wait for
 /// ever.
 const ANSWERS_MAX: u32 = wire::REQUESTS_MAX;
-/// Most packets of the agent's own that wait for a peer; refused ones are made again later.
-const INJECTED_MAX: u32 = share::SHARE;
-
 /// Number of acknowledgements passed to the rank in the time after which silence counts as death.
 const TELLS: u32 = 16;
 /// Packets of one peer before others get their turn.
@@ -101,7 +103,7 @@ pub struct Relay {
     free: Vec<Handle>,
     ready: VecDeque<PeerId>,
     quantum: u32,
-    timers: BTreeSet<(Instant, PeerId)>,
+    timers: Timers,
     events: VecDeque<RelayEvent>,
     /// BYEs to peers that are given up, and the events that follow.
     farewells: VecDeque<(Out, RelayEvent)>,
@@ -123,7 +125,7 @@ impl Relay {
             free: Vec::new(),
             ready: VecDeque::new(),
             quantum: QUANTUM,
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             events: VecDeque::new(),
             farewells: VecDeque::new(),
             replaying: None,
@@ -167,7 +169,8 @@ impl Relay {
         if self.flows.len() <= at {
             self.flows.resize_with(at + 1, || None);
         }
-        self.flows[at] = Some(Box::new(Flow::new(&self.cfg, (session, given), endpoint, links)));
+        let numbers = (session, given);
+        self.flows[at] = Some(Box::new(Flow::new(&self.cfg, numbers, (peer, endpoint), links)));
         self.by_endpoint.insert(endpoint, peer);
         true
     }
@@ -175,7 +178,7 @@ impl Relay {
     /// Returns the identity of a peer.
     pub fn endpoint(&self, peer: PeerId) -> Option<EndpointId> {
         let flow = self.flows.get(peer.0 as usize)?.as_ref()?;
-        Some(flow.endpoint)
+        Some(flow.conn.endpoint)
     }
 
     /// Forgets a peer and all its packets.
@@ -183,17 +186,17 @@ impl Relay {
         let Some(mut flow) = self.flows.get_mut(peer.0 as usize).and_then(Option::take) else {
             return;
         };
-        self.by_endpoint.remove(&flow.endpoint);
-        self.timers.remove(&(flow.armed, peer));
+        self.by_endpoint.remove(&flow.conn.endpoint);
+        self.timers.disarm(&mut flow.conn);
         let (kept, free) = (&mut self.kept, &mut self.free);
         let mut drop_one = |key: u32| {
             free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
         };
-        flow.backlog.drain(..).filter_map(Waiting::key).for_each(&mut drop_one);
+        flow.backlog.waiting.drain(..).filter_map(Waiting::key).for_each(&mut drop_one);
         self.farewells.retain(|(bye, _)| bye.peer != peer);
-        flow.plain.drain(..).for_each(&mut drop_one);
-        flow.bye.take().into_iter().for_each(&mut drop_one);
-        flow.send.drain(&mut |key, _| drop_one(key));
+        flow.backlog.plain.drain(..).for_each(&mut drop_one);
+        flow.farewell.bye.take().into_iter().for_each(&mut drop_one);
+        flow.conn.windows.send.drain(&mut |key, _| drop_one(key));
     }
 
     /// Returns the number of peers.
@@ -208,17 +211,18 @@ impl Relay {
 
     /// Returns true if all packets of the rank have arrived, and none is left to send for it.
     pub fn is_quiet(&self) -> bool {
-        self.flows.iter().flatten().all(|f| {
-            f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty() && f.bye.is_none()
-        })
+        self.flows
+            .iter()
+            .flatten()
+            .all(|f| f.is_done() && f.backlog.plain.is_empty() && f.farewell.bye.is_none())
     }
 
     /// Returns true if all packets of the rank have arrived, and every flow that ends has said its
     /// BYE, which may still be repeated; see [`Relay::is_quiet`].
     pub fn sent_byes(&self) -> bool {
         self.flows.iter().flatten().all(|f| {
-            let sent = f.backlog.is_empty() && f.plain.is_empty() && f.send.is_empty();
-            sent && (f.bye.is_none() || f.said_bye())
+            let sent = f.is_done() && f.backlog.plain.is_empty();
+            sent && (f.farewell.bye.is_none() || f.farewell.is_said())
         })
     }
 
@@ -240,7 +244,7 @@ impl Relay {
         };
         let reply = common.flags & flags::REPLY != 0;
         if let Packet::Hello(hello) = packet {
-            flow.note_hello(common.imm, hello);
+            flow.links.note_hello(common.imm, hello);
         }
         match packet {
             Packet::Hello(_) if !reply => {}
@@ -248,18 +252,18 @@ impl Relay {
             _ => {}
         }
         if !matches!(packet, Packet::Hello(_)) {
-            flow.note_credit(common.credit);
+            flow.conn.credit.outward.pass_on(common.credit);
             flow.ask_up |= common.flags & flags::ACKNOW != 0;
         }
         if matches!(packet, Packet::Ack(_)) {
             // Credit grew, or the peer asks for a sign of life of the rank.
-            flow.ack_now = true;
+            flow.conn.credit.ack_asked = true;
             self.free.extend(Some(payload).filter(|&p| p != 0));
             self.make_ready(peer);
             return Ok(());
         }
         let shared = packet.is_sequenced();
-        if !flow.takes(shared) {
+        if !flow.backlog.takes(shared) {
             self.stats.refused += 1;
             return Err(WireError::Field);
         }
@@ -276,11 +280,11 @@ impl Relay {
     /// no session before [`RelayEvent::Room`]: the payload is free.
     pub fn inject(&mut self, peer: PeerId, packet: &Packet, imm: u32, payload: Handle) -> bool {
         let Some(flow) = self.flow(peer) else { return false };
-        flow.wants_room |= flow.injected >= INJECTED_MAX || flow.session_out == 0;
-        if flow.wants_room {
+        let open = flow.is_open();
+        if !flow.backlog.takes_injected(open) {
             return false;
         }
-        let common = Common { session: flow.session_out, imm, ..Common::default() };
+        let common = Common { session: flow.conn.session.number_out, imm, ..Common::default() };
         let kept = Kept { header: wire::emit(&common, packet), payload, shared: false };
         self.keep(peer, kept, packet.is_sequenced(), false)
     }
@@ -289,9 +293,7 @@ impl Relay {
     /// it requests are not accepted.
     pub fn reply(&mut self, peer: PeerId, op: u32, reply: &Reply) {
         let Some(flow) = self.flow(peer) else { return };
-        flow.answers += 1;
-        let (value, ok) = (reply.value, reply.status == wire::status::OK);
-        flow.backlog.push_back(Waiting::Answer { op, value, ok });
+        flow.backlog.push_answer(op, reply.value, reply.status == wire::status::OK);
         self.make_ready(peer);
     }
 
@@ -312,15 +314,13 @@ impl Relay {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return false };
         let Some(key) = self.kept.insert(kept) else { return false };
         if sequenced {
-            flow.given = flow.given.wrapping_add(kept.shared.into());
-            flow.injected += u32::from(!kept.shared);
-            flow.backlog.push_back(Waiting::Packet(key));
+            flow.backlog.push(key, kept.shared);
         } else if bye {
-            if let Some(before) = flow.bye.replace(key) {
+            if let Some(before) = flow.farewell.bye.replace(key) {
                 self.drop_kept(before);
             }
         } else {
-            flow.plain.push_back(key);
+            flow.backlog.plain.push_back(key);
         }
         self.make_ready(peer);
         true
@@ -331,12 +331,12 @@ impl Relay {
     pub fn rank_gone(&mut self) {
         for at in 0..self.flows.len() {
             let Some(flow) = &mut self.flows[at] else { continue };
-            if flow.bye.is_some() || flow.said_bye() || flow.session_out == 0 {
+            if flow.farewell.bye.is_some() || flow.farewell.is_said() || !flow.is_open() {
                 continue;
             }
-            let common = Common { session: flow.session_out, ..Common::default() };
+            let common = Common { session: flow.conn.session.number_out, ..Common::default() };
             let header = wire::emit(&common, &Packet::Bye(Bye { reason: reason::GONE }));
-            flow.bye = self.kept.insert(Kept { header, payload: 0, shared: false });
+            flow.farewell.bye = self.kept.insert(Kept { header, payload: 0, shared: false });
             self.make_ready(PeerId(at as u32));
         }
     }
@@ -358,11 +358,12 @@ impl Relay {
             return self.on_hello(now, link, &common, hello, room.deliver);
         }
         let peer = PeerId(wire::session_index(common.session));
-        let Some(flow) = self.flow(peer).filter(|f| f.session_in == common.session) else {
+        let Some(flow) = self.flow(peer).filter(|f| f.conn.session.number_in == common.session)
+        else {
             self.stats.refused += 1;
             return Arrival::Drop;
         };
-        flow.received_at = now;
+        flow.conn.life.heard_at = now;
         let sack = match &packet {
             Packet::Ack(ack) => Some(SackMap(ack.sack)),
             _ => None,
@@ -378,7 +379,8 @@ impl Relay {
             }
             _ => {
                 let asks = matches!(packet, Packet::Atomic(_));
-                let answers = !asks || self.flow(peer).is_some_and(|f| f.answers < ANSWERS_MAX);
+                let answers =
+                    !asks || self.flow(peer).is_some_and(|f| f.backlog.answers < ANSWERS_MAX);
                 let deliver = room.deliver && answers;
                 self.on_sequenced(now, peer, link, &common, CallerRoom { deliver, ..room })
             }
@@ -402,7 +404,7 @@ impl Relay {
         let known = self.by_endpoint.get(&EndpointId(hello.src_eid)).copied();
         let answer = common.flags & flags::REPLY != 0;
         if let Some(flow) = known.and_then(|p| self.flow(p)) {
-            flow.received_at = now;
+            flow.conn.life.heard_at = now;
             let room = flow.on_hello(now, link, answer, hello.session_offer);
             self.events.extend(room.then_some(RelayEvent::Room));
         }
@@ -422,7 +424,7 @@ impl Relay {
     fn answer(&mut self, peer: PeerId) {
         let Some(header) = self.flow(peer).and_then(|f| f.answer()) else { return };
         if let Some(key) = self.kept.insert(Kept { header, payload: 0, shared: false }) {
-            self.flow(peer).into_iter().for_each(|f| f.plain.push_back(key));
+            self.flow(peer).into_iter().for_each(|f| f.backlog.plain.push_back(key));
         }
     }
 
@@ -435,22 +437,10 @@ impl Relay {
     ) {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
         let (kept, free) = (&mut self.kept, &mut self.free);
-        let nack = common.flags & flags::NACK != 0;
-        let waits = sack.is_some() && common.flags & flags::SYNC != 0;
-        let limited = flow.is_limited();
-        let outcome = flow.send.on_ack(now, common.ack, sack, nack, &mut |key, _| {
+        let acknowledged = Acknowledged::of(common, sack.is_some());
+        let (outcome, _) = flow.conn.windows.on_ack(now, acknowledged, sack, &mut |key, _| {
             free.extend(kept.remove(key).map(|k| k.payload).filter(|&p| p != 0));
         });
-        if let Some(rtt) = outcome.rtt {
-            flow.rtt.sample(rtt);
-        }
-        if outcome.newly_acked > 0 {
-            flow.timeouts = 0;
-        }
-        if waits && common.ack == flow.send.oldest() {
-            flow.send.note_waiting(now);
-        }
-        flow.on_ack_outcome(now, &outcome, limited);
         if outcome.newly_acked > 0 || outcome.lost > 0 {
             self.make_ready(peer);
         }
@@ -462,7 +452,7 @@ impl Relay {
         let often = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms)) / TELLS;
         let Some(flow) = self.flow(peer) else { return Arrival::Drop };
         let late = now.since(flow.received_up_at) >= often;
-        if !room || !(flow.ask_up || flow.grows(credit) || late) {
+        if !room || !(flow.ask_up || flow.conn.credit.inward.pass_on(credit) || late) {
             return Arrival::Drop;
         }
         flow.ask_up = false;
@@ -479,33 +469,33 @@ impl Relay {
         room: CallerRoom,
     ) -> Arrival {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return Arrival::Drop };
-        let is_next = flow.recv.next_expected() == common.seq;
+        let is_next = flow.conn.windows.recv.next_expected() == common.seq;
         let taken = if is_next { room.deliver } else { room.hold };
         if !taken {
             // The packet counts as lost; but the peer gets a sign of life.
-            flow.ack_now = true;
+            flow.conn.credit.ack_asked = true;
             flow.full |= is_next;
             self.stats.no_room += 1;
             self.make_ready(peer);
             return Arrival::Drop;
         }
-        let verdict = flow.recv.on_packet(common.seq);
-        flow.recv.note_received(now, common.flags & flags::ACKNOW != 0);
-        flow.note_peer_credit(common.credit);
+        let asks = common.flags & flags::ACKNOW != 0;
+        let verdict = flow.conn.windows.on_packet(now, common.seq, asks);
+        flow.conn.credit.inward.pass_on(common.credit);
         // Acknowledgements do not reach the peer, but this packet arrived.
         let moved = verdict == Verdict::Duplicate && flow.follow(now, link);
         self.stats.moved += u64::from(moved);
         let arrival = match verdict {
             Verdict::Deliver => {
-                if flow.recv.has_gap() {
+                if flow.conn.windows.recv.has_gap() {
                     self.replaying = Some(peer);
                 }
-                flow.note_new();
+                flow.conn.windows.repeats.forget();
                 self.stats.delivered += 1;
                 Arrival::Deliver(Some(peer))
             }
             Verdict::Hold => {
-                flow.note_new();
+                flow.conn.windows.repeats.forget();
                 self.stats.held += 1;
                 Arrival::Hold(peer, common.seq)
             }
@@ -518,10 +508,10 @@ impl Relay {
                 Arrival::Drop
             }
         };
-        match flow.recv.ack_deadline() {
+        match flow.conn.windows.recv.ack_deadline() {
             _ if moved => self.make_ready(peer),
             Some(at) if at <= now => self.make_ready(peer),
-            Some(at) => self.arm(peer, at),
+            Some(at) => self.timers.arm(&mut flow.conn, at),
             None => {}
         }
         arrival
@@ -539,7 +529,7 @@ impl Relay {
     #[inline]
     pub fn next_held(&mut self) -> Option<(PeerId, Seq)> {
         let peer = self.replaying?;
-        let next = self.flow(peer).and_then(|f| f.recv.next_held());
+        let next = self.flow(peer).and_then(|f| f.conn.windows.recv.next_held());
         match next {
             Some(_) => self.stats.delivered += 1,
             None => self.replaying = None,
@@ -568,7 +558,7 @@ impl Relay {
             flow.ready = false;
             let again = flow.lacks_a_place().then(|| now + Duration::from_millis(1));
             if let Some(at) = flow.deadline(&self.cfg).into_iter().chain(again).min() {
-                self.arm(peer, at);
+                self.timers.arm(&mut flow.conn, at);
             }
         }
         None
@@ -576,52 +566,58 @@ impl Relay {
 
     fn next_out(&mut self, now: Instant, peer: PeerId) -> Option<Out> {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return None };
-        if let Some(key) = flow.plain.front().copied() {
+        if let Some(key) = flow.backlog.plain.front().copied() {
             return self.emit_plain(peer, key);
+        }
+        if let Some(answer) = flow.next_length() {
+            return Some(answer);
         }
         if let Some(probe) = self.next_probe(now, peer) {
             return Some(probe);
         }
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return None };
         let flow = &mut **flow;
-        if let Some(question) = flow.next_question(peer) {
-            return Some(question);
+        if let Some((link, question)) = flow.links.next_question() {
+            return Some(Out::bare(peer, link, question));
         }
-        if flow.recv.has_gap() && flow.recv.ack_due(now) && flow.session_out != 0 {
+        let recv = &flow.conn.windows.recv;
+        if recv.has_gap() && recv.ack_due(now) && flow.is_open() {
             self.stats.acks += 1;
-            return Some(flow.emit_ack(peer, self.pulse));
+            return Some(flow.emit_ack(self.pulse));
         }
-        if let Some((seq, key)) = flow.send.next_retransmit(now) {
+        if let Some((seq, key)) = flow.conn.windows.send.next_retransmit(now) {
             self.stats.retransmitted += 1;
             flow.doubt_if_vain(now, seq);
             let kept = self.kept.get(key)?;
-            return Some(flow.emit(peer, kept, seq, flags::ACKNOW));
+            return Some(flow.emit(kept, seq, flags::ACKNOW));
         }
-        if flow.send.can_send() {
-            if let Some(key) = flow.next_waiting(&mut self.kept) {
+        if flow.conn.windows.send.can_send() {
+            let session = flow.conn.session.number_out;
+            if let Some(key) = flow.backlog.next(session, &mut self.kept) {
                 self.stats.sent += 1;
                 let kept = self.kept.get(key)?;
                 if kept.shared {
-                    self.events.extend(flow.note_left().map(|left| RelayEvent::Left(peer, left)));
-                } else if flow.injected < INJECTED_MAX && core::mem::take(&mut flow.wants_room) {
+                    let left = flow.backlog.note_left();
+                    self.events.extend(left.map(|left| RelayEvent::Left(peer, left)));
+                } else if flow.backlog.has_room_again() {
                     self.events.push_back(RelayEvent::Room);
                 }
                 let asks = common_flags(&kept.header) & flags::ACKNOW != 0;
                 let (seq, more) = flow.push(now, key, asks, self.cfg.ack_every);
-                return Some(flow.emit(peer, kept, seq, more));
+                return Some(flow.emit(kept, seq, more));
             }
         }
-        if (flow.ack_now || flow.recv.ack_due(now)) && flow.session_out != 0 {
+        let asked = flow.conn.credit.ack_asked || flow.conn.windows.recv.ack_due(now);
+        if asked && flow.is_open() {
             self.stats.acks += 1;
-            return Some(flow.emit_ack(peer, self.pulse));
+            return Some(flow.emit_ack(self.pulse));
         }
-        // A BYE waits until all packets before it have arrived.
-        let key = flow.bye.filter(|_| flow.bye_due(now))?;
+        let key = flow.due_bye(now)?;
         let kept = *self.kept.get(key)?;
-        let last = flow.note_bye(now);
-        let out = Out { payload: kept.payload, last, ..flow.emit(peer, &kept, Seq(0), 0) };
+        let last = flow.farewell.note_sent(now, flow.conn.windows.rtt.rto());
+        let out = Out { payload: kept.payload, last, ..flow.emit(&kept, Seq(0), 0) };
         if last {
-            flow.bye = None;
+            flow.farewell.bye = None;
             self.kept.remove(key);
         }
         Some(out)
@@ -630,8 +626,8 @@ impl Relay {
     /// Notes the end of the peer: one BYE to it is enough.
     fn end_bye(&mut self, peer: PeerId) {
         let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
-        let said = flow.said_bye();
-        if let Some(key) = flow.bye.take_if(|_| said) {
+        let said = flow.farewell.is_said();
+        if let Some(key) = flow.farewell.bye.take_if(|_| said) {
             self.drop_kept(key);
         }
     }
@@ -646,12 +642,12 @@ impl Relay {
             == Some(&(wire::PacketType::Hello as u8))
             && !answer;
         let (link, last) = match question {
-            true => flow.next_copy(),
-            false if answer => flow.next_answer(),
-            false => (flow.link(), true),
+            true => flow.links.next_copy(),
+            false if answer => flow.links.next_answer(),
+            false => (flow.links.link(), true),
         };
         if last {
-            flow.plain.pop_front();
+            flow.backlog.plain.pop_front();
             self.kept.remove(key);
         }
         Some(Out { payload: kept.payload, last, ..Out::bare(peer, link, kept.header) })
@@ -671,7 +667,7 @@ impl Relay {
     /// Returns the time at which to call `handle_timeout`.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.timers.first().map(|&(at, _)| at)
+        self.timers.first()
     }
 
     /// Returns true if `poll_transmit` may have a packet.
@@ -683,36 +679,37 @@ impl Relay {
     /// Does everything that is due, for some peers: [`Relay::next_timeout`] says if there are more.
     pub fn handle_timeout(&mut self, now: Instant) {
         for _ in 0..TIMEOUTS_AT_ONCE {
-            let Some(&(at, peer)) = self.timers.first().filter(|(at, _)| *at <= now) else {
-                return;
-            };
-            self.timers.remove(&(at, peer));
+            let Some(peer) = self.timers.pop(now) else { return };
             let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { continue };
-            flow.armed = Instant::FAR;
-            let silent = now.since(flow.received_at.max(flow.send.stuck_since().unwrap_or(now)));
+            flow.conn.armed = Instant::FAR;
             let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
-            if !flow.send.is_empty() && silent >= limit {
-                let after_ms = silent.as_millis() as u32;
-                self.disconnect(peer);
-                self.events.push_back(RelayEvent::Lost(peer, after_ms));
-                continue;
+            let stuck = flow.conn.stuck_at(limit).is_some_and(|at| at <= now);
+            match stuck.then(|| flow.conn.judge_stuck(now, limit)).flatten() {
+                Some(Overdue::Silent(silent)) => {
+                    self.disconnect(peer);
+                    self.events.push_back(RelayEvent::Lost(peer, silent.as_millis() as u32));
+                    continue;
+                }
+                Some(Overdue::Stuck(time)) => {
+                    self.report_stuck(peer, time);
+                    continue;
+                }
+                None => {}
             }
-            if flow.stuck_at(limit).is_some_and(|at| at <= now) {
-                self.report_stuck(now, peer);
-                continue;
-            }
-            let late = flow.resend_at().is_some_and(|at| at <= now);
-            if late && flow.send.on_timeout(now, Duration::ZERO) {
+            let late = flow.conn.windows.resend_at(flow.conn.life.heard_at);
+            if late.is_some_and(|at| at <= now) && flow.conn.windows.on_timeout(now) {
                 self.stats.timeouts += 1;
-                flow.on_timeout(now);
-                self.stats.moved += u64::from(flow.is_suspect(now) && flow.move_on(now));
+                self.stats.moved += u64::from(flow.leave_if_suspect(now));
             }
-            let mut due = flow.recv.ack_due(now) || flow.send.awaiting_retransmit() > 0;
-            due |= flow.asks(now) || flow.bye_due(now) || flow.lacks_a_place();
+            let w = &flow.conn.windows;
+            let mut due = w.recv.ack_due(now) || w.send.awaiting_retransmit() > 0;
+            due |= flow.links.asks(now) || flow.due_bye(now).is_some() || flow.lacks_a_place();
             due |= flow.probe_at().is_some_and(|at| at <= now);
             match flow.deadline(&self.cfg) {
                 _ if due => self.make_ready(peer),
-                Some(next) => self.arm(peer, next.max(now + Duration::from_micros(1))),
+                Some(next) => {
+                    self.timers.arm(&mut flow.conn, next.max(now + Duration::from_micros(1)));
+                }
                 None => {}
             }
         }
@@ -724,16 +721,6 @@ impl Relay {
         if !flow.ready {
             flow.ready = true;
             self.ready.push_back(peer);
-        }
-    }
-
-    /// A timer that fires too early costs less than moving it for every packet.
-    fn arm(&mut self, peer: PeerId, at: Instant) {
-        let Some(Some(flow)) = self.flows.get_mut(peer.0 as usize) else { return };
-        if at < flow.armed {
-            self.timers.remove(&(flow.armed, peer));
-            flow.armed = at;
-            self.timers.insert((at, peer));
         }
     }
 }

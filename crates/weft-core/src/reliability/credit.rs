@@ -89,6 +89,17 @@ impl CreditIn {
         }
         grew
     }
+
+    /// Handles a cumulative grant that is passed on to the one who spends it: all of it counts as
+    /// spent. Returns the same as [`CreditIn::on_grant`].
+    #[inline]
+    pub fn pass_on(&mut self, granted: u32) -> bool {
+        let grew = self.on_grant(granted);
+        if grew {
+            self.used = granted;
+        }
+        grew
+    }
 }
 
 /// The receiver's side.
@@ -113,6 +124,20 @@ impl CreditOut {
         let news = (window / 4).max(1);
         let window = window + RESERVE;
         CreditOut { window, news, consumed: 0, arrived: 0, announced: window, extended: 0 }
+    }
+
+    /// Makes credit that somebody else grants: see [`CreditOut::pass_on`].
+    pub fn passed_on() -> CreditOut {
+        CreditOut { window: 0, news: 1, consumed: 0, arrived: 0, announced: 0, extended: 0 }
+    }
+
+    /// Takes over the cumulative grant of the receiver. One that would open more than 32 GiB is
+    /// ignored.
+    #[inline]
+    pub fn pass_on(&mut self, granted: u32) {
+        if granted.wrapping_sub(self.consumed) <= MAX_OPEN {
+            self.consumed = granted;
+        }
     }
 
     /// Returns the units of the first grant.

@@ -97,6 +97,21 @@ pub struct SendWindow<T: Copy> {
     limit: u32,
     /// Most packets that may be in the network.
     congestion: u32,
+    marks: Marks,
+    reports: Reports,
+    lanes: Lanes,
+    trip: Trip,
+    reorder: u8,
+    /// Number of retransmissions of the oldest packet since it became the oldest.
+    tries: u8,
+    mode: Reliability,
+    /// True if the receiver has reported that it drops packets after a gap, whatever this side's
+    /// mode is.
+    drops: bool,
+}
+
+/// The marks of the packets in the window, counted.
+struct Marks {
     sacked: u32,
     lost: u32,
     /// Packets of the window that were sent more than once.
@@ -105,11 +120,23 @@ pub struct SendWindow<T: Copy> {
     overtook: bool,
     /// No packet before this one is marked lost.
     cursor: Seq,
+    /// Packets that may be sent again beyond the congestion window.
+    probes: u8,
+}
+
+/// The receiver's reports of packets that it holds.
+struct Reports {
     /// Number and map of the last acknowledgement with a map: its contents are handled already.
-    mapped: (Seq, SackMap),
+    mapped: Seq,
+    map: SackMap,
     /// An acknowledgement has described every packet before this one: those that had arrived by
     /// then are marked.
     described: Seq,
+}
+
+/// The order of transmissions over each path.
+#[derive(Default)]
+struct Lanes {
     /// Number of the next transmission over each path.
     order: [u32; LANES],
     /// Transmissions before this number have been overtaken: one past the latest known to have
@@ -119,17 +146,61 @@ pub struct SendWindow<T: Copy> {
     fails: [u16; LANES],
     /// Time of transmission of the latest packet that arrived, over any path.
     latest: Instant,
-    /// Smoothed and smallest round trip in nanoseconds, saturating; 0 when unknown.
-    srtt: u32,
-    min_rtt: u32,
-    reorder: u8,
-    probes: u8,
-    /// Number of retransmissions of the oldest packet since it became the oldest.
-    tries: u8,
-    mode: Reliability,
-    /// True if the receiver has reported that it drops packets after a gap, whatever this side's
-    /// mode is.
-    drops: bool,
+}
+
+impl Lanes {
+    /// Numbers `count` transmissions over a path; returns the first number.
+    #[inline]
+    fn send(&mut self, lane: u8, count: u32) -> u32 {
+        let next = &mut self.order[usize::from(lane) % LANES];
+        let first = *next;
+        *next = first.wrapping_add(count);
+        first
+    }
+
+    /// Notes that this transmission arrived over a path: it has overtaken all before it on that
+    /// path that have not arrived.
+    fn note_order(&mut self, lane: usize, order: u32) {
+        let past = order.wrapping_add(1);
+        if precedes(self.arrived[lane], past) {
+            self.arrived[lane] = past;
+        }
+    }
+
+    /// Notes that a packet was lost over a path.
+    fn note_lost(&mut self, lane: usize) {
+        self.fails[lane] = self.fails[lane].saturating_add(1);
+    }
+
+    /// Returns true, once, if a path other than the first two, which always exist, loses all
+    /// packets.
+    fn has_silent(&mut self) -> bool {
+        let mut silent = false;
+        for fails in &mut self.fails[2..] {
+            silent |= *fails >= SILENT;
+            *fails = if *fails >= SILENT { 0 } else { *fails };
+        }
+        silent
+    }
+}
+
+/// Smoothed and smallest round trip in nanoseconds, saturating; 0 when unknown.
+#[derive(Default)]
+struct Trip {
+    smoothed: u32,
+    least: u32,
+}
+
+impl Trip {
+    fn sample(&mut self, rtt: Duration) {
+        let rtt = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX).max(1);
+        if self.smoothed == 0 {
+            (self.smoothed, self.least) = (rtt, rtt);
+        } else {
+            self.smoothed = ((u64::from(self.smoothed) * 7 + u64::from(rtt)) / 8) as u32;
+            self.least = if self.least == 0 { rtt } else { self.least.min(rtt) };
+        }
+    }
 }
 
 impl<T: Copy> SendWindow<T> {
@@ -144,21 +215,18 @@ impl<T: Copy> SendWindow<T> {
             next: initial,
             limit: clamp_limit(mode, limit),
             congestion: u32::MAX,
-            sacked: 0,
-            lost: 0,
-            resent: 0,
-            overtook: false,
-            cursor: initial,
-            mapped: (initial, SackMap([0; 4])),
-            described: initial,
-            order: [0; LANES],
-            arrived: [0; LANES],
-            fails: [0; LANES],
-            latest: Instant(0),
-            srtt: 0,
-            min_rtt: 0,
+            marks: Marks {
+                sacked: 0,
+                lost: 0,
+                resent: 0,
+                overtook: false,
+                cursor: initial,
+                probes: 0,
+            },
+            reports: Reports { mapped: initial, map: SackMap::default(), described: initial },
+            lanes: Lanes::default(),
+            trip: Trip::default(),
             reorder: REORDER_MIN,
-            probes: 0,
             tries: 0,
             mode,
             drops: false,
@@ -197,12 +265,12 @@ impl<T: Copy> SendWindow<T> {
     /// lost.
     #[inline]
     pub fn in_network(&self) -> u32 {
-        self.span() - self.sacked - self.lost
+        self.span() - self.marks.sacked - self.marks.lost
     }
 
     /// Returns the packets sent and acknowledged neither cumulatively nor selectively.
     pub fn in_flight(&self) -> u32 {
-        self.span() - self.sacked
+        self.span() - self.marks.sacked
     }
 
     /// Returns true if one more packet may be sent now. Under [`Reliability::GoBackN`] none may
@@ -211,7 +279,7 @@ impl<T: Copy> SendWindow<T> {
     pub fn can_send(&self) -> bool {
         self.span() < self.limit
             && self.in_network() < self.congestion
-            && (self.lost == 0 || !self.goes_back())
+            && (self.marks.lost == 0 || !self.goes_back())
     }
 
     /// Returns true if all packets after a lost one are sent again, because of the mode of this
@@ -235,18 +303,13 @@ impl<T: Copy> SendWindow<T> {
 
     /// Returns true if a packet is known to be missing at the receiver, which holds later ones.
     pub fn has_gap(&self) -> bool {
-        self.sacked > 0 || self.lost > 0
+        self.marks.sacked > 0 || self.marks.lost > 0
     }
 
     /// Returns true, once, if a path other than the first two, which always exist, loses all
     /// packets.
     pub fn has_silent_lane(&mut self) -> bool {
-        let mut silent = false;
-        for fails in &mut self.fails[2..] {
-            silent |= *fails >= SILENT;
-            *fails = if *fails >= SILENT { 0 } else { *fails };
-        }
-        silent
+        self.lanes.has_silent()
     }
 
     /// Returns the number of the next packet.
@@ -256,7 +319,7 @@ impl<T: Copy> SendWindow<T> {
 
     /// Returns the number of packets waiting for [`SendWindow::next_retransmit`].
     pub fn awaiting_retransmit(&self) -> u32 {
-        self.lost
+        self.marks.lost
     }
 
     fn span(&self) -> u32 {
@@ -288,13 +351,11 @@ impl<T: Copy> SendWindow<T> {
         }
         debug_assert!(self.span() + count <= self.limit, "push beyond the window");
         if self.slots.is_empty() {
-            self.cursor = seq;
+            self.marks.cursor = seq;
             (self.progress, self.tries) = (now, 0);
         }
         self.runs.push_back(Run { item, first: seq, count });
-        let next = &mut self.order[usize::from(lane) % LANES];
-        let first = *next;
-        *next = first.wrapping_add(count);
+        let first = self.lanes.send(lane, count);
         let slot = |i| Slot { sent: now, order: first.wrapping_add(i), flags: 0, lane };
         self.slots.extend((0..count).map(slot));
         seq
@@ -356,28 +417,28 @@ impl<T: Copy> SendWindow<T> {
         if !self.goes_back() {
             // Without a map the receiver holds nothing after `ack`, or the map has come before.
             let described = ack.plus(1 + SACK_BITS);
-            if self.described.before(described) {
-                self.described = described;
+            if self.reports.described.before(described) {
+                self.reports.described = described;
             }
             if let Some(sack) = sack {
-                let (before, known) = self.mapped;
+                let Reports { mapped: before, map: known, .. } = self.reports;
                 let news = if before == ack { sack.without(&known) } else { *sack };
                 self.mark_sacked(now, &news, &mut out, &mut evidence, acked);
                 if !out.invalid {
-                    self.mapped = (ack, *sack);
+                    (self.reports.mapped, self.reports.map) = (ack, *sack);
                 }
             }
         }
         // An honest peer never reports the packet it expects as received, so the front is never a
         // reported one.
         while let Some(slot) = self.slots.front().filter(|slot| slot.is(SACKED)) {
-            self.resent -= u32::from(slot.is(RESENT));
+            self.marks.resent -= u32::from(slot.is(RESENT));
             self.slots.pop_front();
-            self.sacked -= 1;
+            self.marks.sacked -= 1;
         }
         self.trim_runs();
         if let Some(sample) = evidence.rtt {
-            self.sample(sample);
+            self.trip.sample(sample);
             out.rtt = Some(sample);
             out.prompt = evidence.prompt.then_some(sample);
         }
@@ -387,7 +448,7 @@ impl<T: Copy> SendWindow<T> {
         let mut overtook = false;
         for lane in 0..LANES {
             if let Some(order) = evidence.overtook(lane) {
-                self.note_order(lane, order);
+                self.lanes.note_order(lane, order);
                 overtook = true;
             }
         }
@@ -411,7 +472,8 @@ impl<T: Copy> SendWindow<T> {
             let of_run = first.plus(count).distance_from(oldest).min(left);
             let mut fresh = of_run;
             // If no packet was lost, resent or reported, the ends of a run give all its evidence.
-            let untouched = self.sacked == 0 && self.lost == 0 && self.resent == 0;
+            let untouched =
+                self.marks.sacked == 0 && self.marks.lost == 0 && self.marks.resent == 0;
             let ends = [self.slots.front(), self.slots.get(of_run as usize - 1)];
             if let (true, [Some(&front), Some(&back)]) = (untouched, ends) {
                 self.slots.drain(..of_run as usize);
@@ -446,9 +508,9 @@ impl<T: Copy> SendWindow<T> {
         let mut fresh = 0;
         for _ in 0..count {
             let Some(slot) = self.slots.pop_front() else { break };
-            self.resent -= u32::from(slot.is(RESENT));
+            self.marks.resent -= u32::from(slot.is(RESENT));
             if slot.is(SACKED) {
-                self.sacked -= 1;
+                self.marks.sacked -= 1;
                 continue;
             }
             *resent |= slot.is(RESENT);
@@ -479,7 +541,7 @@ impl<T: Copy> SendWindow<T> {
             }
             let before = *slot;
             slot.flags = (slot.flags | SACKED) & !LOST;
-            self.sacked += 1;
+            self.marks.sacked += 1;
             self.note_arrival(now, &before, evidence);
             out.newly_acked += 1;
             if index >= until {
@@ -500,16 +562,16 @@ impl<T: Copy> SendWindow<T> {
     /// Evaluates the first acknowledgement of a packet.
     fn note_arrival(&mut self, now: Instant, slot: &Slot, evidence: &mut Evidence) {
         if slot.is(LOST) {
-            self.lost -= 1;
+            self.marks.lost -= 1;
         }
         let elapsed = now.since(slot.sent);
-        self.latest = self.latest.max(slot.sent);
+        self.lanes.latest = self.lanes.latest.max(slot.sent);
         if slot.is(RESENT) {
             // Acknowledged sooner than a round trip after a fast retransmission: an earlier copy
             // arrived, so the packet was late, not lost, and this is no evidence of the last
             // transmission. The answer to a probe after a timeout is not delayed as others are, and
             // may well be faster than the fastest measured round trip.
-            if slot.is(FAST) && elapsed < Duration::from_nanos(u64::from(self.min_rtt) / 4) {
+            if slot.is(FAST) && elapsed < Duration::from_nanos(u64::from(self.trip.least) / 4) {
                 evidence.spurious = true;
                 return;
             }
@@ -522,31 +584,12 @@ impl<T: Copy> SendWindow<T> {
         evidence.spurious |= slot.is(LOST) && slot.is(FAST);
         evidence.rtt = Some(elapsed);
         evidence.prompt |= slot.is(PROMPT);
-        self.fails[slot.lane()] = 0;
+        self.lanes.fails[slot.lane()] = 0;
         let first = &mut evidence.first[slot.lane()];
         if first.is_none_or(|order| precedes(slot.order, order)) {
             *first = Some(slot.order);
         }
-        self.note_order(slot.lane(), slot.order);
-    }
-
-    /// Notes that this transmission arrived over a path: it has overtaken all before it on that
-    /// path that have not arrived.
-    fn note_order(&mut self, lane: usize, order: u32) {
-        let past = order.wrapping_add(1);
-        if precedes(self.arrived[lane], past) {
-            self.arrived[lane] = past;
-        }
-    }
-
-    fn sample(&mut self, rtt: Duration) {
-        let rtt = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX).max(1);
-        if self.srtt == 0 {
-            (self.srtt, self.min_rtt) = (rtt, rtt);
-        } else {
-            self.srtt = ((u64::from(self.srtt) * 7 + u64::from(rtt)) / 8) as u32;
-            self.min_rtt = if self.min_rtt == 0 { rtt } else { self.min_rtt.min(rtt) };
-        }
+        self.lanes.note_order(slot.lane(), slot.order);
     }
 
     /// Returns the time at which the retransmission timer was (re)started: the last transmission of
@@ -591,7 +634,7 @@ impl<T: Copy> SendWindow<T> {
                 each(run.item, left);
             }
         }
-        (self.sacked, self.lost, self.resent) = (0, 0, 0);
+        (self.marks.sacked, self.marks.lost, self.marks.resent) = (0, 0, 0);
     }
 
     /// Frees the memory if nothing is unacknowledged; for peers that fell silent.

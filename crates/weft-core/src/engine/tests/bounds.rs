@@ -104,6 +104,6 @@ fn credit__beyond_all_reason_is_ignored() {
         net.inject(0, 1, header.as_slice(), Body::Bytes(vec![]));
     }
     net.run(1);
-    let open = net.nodes[1].engine.peer(PeerId(0)).credit.inward.available();
+    let open = net.nodes[1].engine.peer(PeerId(0)).conn.credit.inward.available();
     assert_eq!(open, Config::default().eager_credit / UNIT + RESERVE);
 }

@@ -258,10 +258,10 @@ fn reserve__gives_the_same_message_or_nothing() {
     assert!(e.reserve(&send_args(PeerId(9), 1, 1), &mut header).is_none());
     let args = SendArgs { data: Some(99), ..send_args(peer, 4, 5) };
     for _ in 0..3 {
-        let before = (*e.stats(), e.peers[0].credit.inward.available());
+        let before = (*e.stats(), e.peers[0].conn.credit.inward.available());
         let refused = e.reserve(&args, &mut header).unwrap();
         e.roll_back(refused);
-        assert_eq!((*e.stats(), e.peers[0].credit.inward.available()), before);
+        assert_eq!((*e.stats(), e.peers[0].conn.credit.inward.available()), before);
     }
     let reserved = e.reserve(&args, &mut header).unwrap();
     assert_eq!(e.commit(now, &args, reserved), None);
@@ -392,7 +392,7 @@ fn handle_run__only_the_fragments_that_come_next_of_the_message_that_arrives() {
     let node = &mut net.nodes[1].engine;
     let session = node.peer_info(peer).unwrap().1;
     let partial = node.peers[peer.0 as usize].incoming.partial.unwrap();
-    let next = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
+    let next = node.peers[peer.0 as usize].conn.windows.as_ref().unwrap().recv.next_expected();
     let header = |seq: crate::Seq, imm: u32, offset: u64| {
         let common = wire::Common { session, seq, imm, ..wire::Common::default() };
         wire::emit(&common, &Packet::EagerMore(EagerMore { offset }))

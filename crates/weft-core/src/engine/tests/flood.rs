@@ -31,7 +31,7 @@ fn assert_gone(net: &mut Net) {
     for n in &net.nodes {
         assert_eq!(n.engine.room_used(), 0);
         for p in &n.engine.peers {
-            assert_eq!((p.credit.share.granted, p.credit.share.allowed), (0, 0));
+            assert_eq!((p.incoming.share.granted, p.incoming.share.allowed), (0, 0));
         }
         assert!(n.engine.ops.places() <= 4096 && n.engine.stored.places() <= 4096);
     }

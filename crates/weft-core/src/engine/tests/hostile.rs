@@ -38,7 +38,7 @@ fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Bod
     bytes[4..8].copy_from_slice(&session.to_le_bytes());
     let p = net.nodes[to].engine.peer(peer);
     let (seq, ack) =
-        p.windows.as_ref().map_or((0, 0), |w| (w.recv.next_expected().0, w.send.next_seq().0));
+        p.conn.windows.as_ref().map_or((0, 0), |w| (w.recv.next_expected().0, w.send.next_seq().0));
     let near = |rng: &mut Rng, n: u32| match rng.below(10) {
         0 => rng.next() as u32,
         1..=3 => n.wrapping_sub(rng.below(40) as u32).wrapping_add(rng.below(80) as u32),
@@ -54,7 +54,7 @@ fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Bod
         let value = match field.name {
             "pad" => 0,
             "msg" | "recv" => name(rng).into(),
-            "session_offer" => net.nodes[from].engine.peer(PeerId(0)).session.number_in.into(),
+            "session_offer" => net.nodes[from].engine.peer(PeerId(0)).conn.session.number_in.into(),
             "dst_eid" => net.nodes[to].engine.id().0,
             "src_eid" => net.nodes[from].engine.id().0,
             "code" => rng.below(8),

@@ -12,7 +12,7 @@ fn idle_bytes(p: &Peer) -> usize {
         + p.queue.data.capacity() * size_of_val_of(&p.queue.data)
         + p.queue.stalled.capacity() * size_of_val_of(&p.queue.stalled);
     let windows =
-        p.windows.as_ref().map_or(0, |w| core::mem::size_of_val(&**w) + w.send.heap_bytes());
+        p.conn.windows.as_ref().map_or(0, |w| core::mem::size_of_val(&**w) + w.send.heap_bytes());
     core::mem::size_of::<Peer>() + queues + windows
 }
 

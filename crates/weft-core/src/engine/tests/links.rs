@@ -187,3 +187,16 @@ fn path_changed__what_was_lost_goes_out_at_once() {
         net.assert_clean();
     }
 }
+
+#[test]
+fn ask_size__a_question_that_may_vanish_leaves_the_acknowledgement_due() {
+    let mut net = Net::open((network(), Config::default()));
+    let recv = net.recv(1, Some(0), 1, 5);
+    assert!(net.inject_now(0, 1, 1, b"12345"));
+    net.run_until(|net| net.nodes[1].done.contains_key(&recv));
+    let (peer, e) = (net.peer(1, 0), &mut net.nodes[1].engine);
+    let due = |e: &Engine| e.peers[0].conn.windows.as_ref().unwrap().recv.ack_deadline();
+    let before = due(e);
+    assert!(before.is_some() && e.ask_size(peer, 0, 1400).is_some());
+    assert_eq!(due(e), before, "packets of that length may not get through");
+}

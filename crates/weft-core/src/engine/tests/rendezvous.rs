@@ -314,7 +314,7 @@ fn handle_run__only_what_comes_next_and_was_asked_for() {
     let peer = net.peer(1, 0);
     let node = &mut net.nodes[1].engine;
     let session = node.peer_info(peer).unwrap().1;
-    let expected = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
+    let expected = node.peers[peer.0 as usize].conn.windows.as_ref().unwrap().recv.next_expected();
     let header = |seq: u32, imm: u32, offset: u64, session: u32| {
         let common = wire::Common { session, seq: crate::Seq(seq), imm, ..wire::Common::default() };
         wire::emit(&common, &Packet::Data(Data { offset }))
@@ -334,7 +334,7 @@ fn handle_run__only_what_comes_next_and_was_asked_for() {
     }
     let good = header(next, recv.0, 0, session);
     assert_eq!(node.handle_run(net.now, good.as_slice(), 5, 5 * 1424), Some((recv, 0)));
-    let now = node.peers[peer.0 as usize].windows.as_ref().unwrap().recv.next_expected();
+    let now = node.peers[peer.0 as usize].conn.windows.as_ref().unwrap().recv.next_expected();
     assert_eq!(now, expected.plus(5));
     assert_eq!(node.handle_run(net.now, good.as_slice(), 5, 5 * 1424), None, "a second time");
     // After a gap: placed, and reported with the gap.
@@ -343,7 +343,7 @@ fn handle_run__only_what_comes_next_and_was_asked_for() {
     assert_eq!(node.handle_run(net.now, ahead.as_slice(), 3, 3 * 1424), None, "a second time");
     let overlaps = header(next + 9, recv.0, 9 * 1424, session);
     assert_eq!(node.handle_run(net.now, overlaps.as_slice(), 2, 2 * 1424), None);
-    let w = node.peers[peer.0 as usize].windows.as_ref().unwrap();
+    let w = node.peers[peer.0 as usize].conn.windows.as_ref().unwrap();
     assert_eq!((w.recv.next_expected(), w.recv.sack().0[0]), (expected.plus(5), 0b1110));
     let _ = send;
 }

@@ -65,7 +65,9 @@ impl Side {
 
     /// Sends a packet; false if it has to wait until others have left.
     fn try_send(&mut self, tag: u64) -> bool {
-        let me = SESSION.iter().position(|&s| s != self.relay.flow(PEER).unwrap().session_in);
+        let me = SESSION
+            .iter()
+            .position(|&s| s != self.relay.flow(PEER).unwrap().conn.session.number_in);
         let common = Common { session: SESSION[me.unwrap()], credit: 2000, ..Common::default() };
         let header = wire::emit(&common, &Packet::Eager(Eager { tag }));
         self.held = !self.shares.take(PEER, header.as_slice());
@@ -82,13 +84,14 @@ impl Side {
     /// Sends HELLO as the rank does.
     fn say_hello(&mut self, answer: bool) {
         let flow = self.relay.flow(PEER).unwrap();
-        let me = EndpointId(3 - flow.endpoint.0);
-        let (session, flags) = if answer { (flow.session_out, flags::REPLY) } else { (0, 0) };
+        let me = EndpointId(3 - flow.conn.endpoint.0);
+        let (session, flags) =
+            if answer { (flow.conn.session.number_out, flags::REPLY) } else { (0, 0) };
         let common = Common { session, flags, ..Common::default() };
         let hello = Hello {
             src_eid: me.0,
-            dst_eid: flow.endpoint.0,
-            session_offer: flow.session_in,
+            dst_eid: flow.conn.endpoint.0,
+            session_offer: flow.conn.session.number_in,
             mtu: 1500,
             version_min: 1,
             version_max: 1,

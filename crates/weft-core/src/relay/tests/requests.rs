@@ -26,7 +26,7 @@ fn relay__answers_for_a_rank_whose_answer_would_wait_behind_its_data() {
     // does not know its session number, and acknowledges nothing.
     sides[0].say_hello(true);
     assert!(sides[0].relay.poll_transmit(now).is_some());
-    sides[1].relay.flow(PEER).unwrap().session_out = 0;
+    sides[1].relay.flow(PEER).unwrap().conn.session.number_out = 0;
     let (mut net, mut sent) = (Net::new(1, 0), 0);
     for _ in 0..2 {
         while sides[0].try_send(sent) {

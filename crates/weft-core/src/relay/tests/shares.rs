@@ -1,6 +1,7 @@
 //! The room of the relay, and the shares of peers in it.
 
 use super::*;
+use crate::relay::backlog::INJECTED_MAX;
 
 #[test]
 fn inject__is_in_vain_at_a_bound_until_there_is_room() {
@@ -67,7 +68,7 @@ fn relay__a_peer_that_takes_nothing_uses_up_its_own_share() {
         side.collect();
     }
     assert_eq!(out, [8, 2_000]);
-    let waiting = side.relay.flow(PEER).unwrap().backlog.len() as u32;
+    let waiting = side.relay.flow(PEER).unwrap().backlog.waiting.len() as u32;
     assert_eq!(waiting, SHARE - 8, "what it was told of is no more than it was given");
 }
 
@@ -75,7 +76,7 @@ fn relay__a_peer_that_takes_nothing_uses_up_its_own_share() {
 fn relay__what_is_beyond_the_share_is_refused_and_its_payload_free() {
     let mut side = Side::new(0, &Config { window: 8, ..Config::default() }, &LINKS[..1]);
     let data = of_rank(true);
-    let hello = side.relay.flow(PEER).unwrap().session_in;
+    let hello = side.relay.flow(PEER).unwrap().conn.session.number_in;
     for i in 0..SHARE {
         side.relay.from_rank(PEER, data.as_slice(), i + 1).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Detection of lost packets, by the order of arrivals or by a timeout, and their retransmission.
 
-use super::{precedes, SendWindow, FAST, LANES, LOST, RESENT, SACKED};
+use super::{precedes, SendWindow, FAST, LOST, RESENT, SACKED};
 use crate::reliability::SackMap;
 use crate::{Instant, Seq};
 use core::time::Duration;
@@ -21,7 +21,7 @@ impl<T: Copy> SendWindow<T> {
         overtook: bool,
     ) -> u32 {
         // A receiver that has reported held packets does not drop them.
-        self.drops |= nack && self.sacked == 0;
+        self.drops |= nack && self.marks.sacked == 0;
         if !self.goes_back() {
             return self.judge(now, sack.is_some(), overtook);
         }
@@ -39,12 +39,12 @@ impl<T: Copy> SendWindow<T> {
     fn judge(&mut self, now: Instant, has_map: bool, overtook: bool) -> u32 {
         // A gap is known; the report of packets that arrived after it lately is still to come, or
         // was in an acknowledgement that was lost.
-        if self.sacked > 0 && !has_map {
-            self.overtook |= overtook;
+        if self.marks.sacked > 0 && !has_map {
+            self.marks.overtook |= overtook;
             return 0;
         }
-        let everywhere = overtook | core::mem::take(&mut self.overtook);
-        if self.sacked == 0 && !everywhere {
+        let everywhere = overtook | core::mem::take(&mut self.marks.overtook);
+        if self.marks.sacked == 0 && !everywhere {
             return 0;
         }
         self.detect_losses(now, everywhere)
@@ -58,17 +58,17 @@ impl<T: Copy> SendWindow<T> {
     /// the search ends at the last packet reported received. It never goes beyond the packets that
     /// acknowledgements have described: later ones may have arrived unreported.
     fn detect_losses(&mut self, now: Instant, everywhere: bool) -> u32 {
-        let srtt = u64::from(self.srtt);
+        let srtt = u64::from(self.trip.smoothed);
         let late = Duration::from_nanos(srtt + srtt * u64::from(self.reorder) / 24);
         let stranded = Duration::from_nanos(srtt * 4).max(STRANDED);
         let una = self.oldest();
-        let known = match self.described.before(una) {
+        let known = match self.reports.described.before(una) {
             true => 0,
-            false => self.described.distance_from(una) as usize,
+            false => self.reports.described.distance_from(una) as usize,
         };
         let (mut seen, mut marked) = (0, 0);
         for i in 0..self.slots.len().min(known) {
-            if seen == self.sacked && !everywhere {
+            if seen == self.marks.sacked && !everywhere {
                 break;
             }
             let slot = &mut self.slots[i];
@@ -76,8 +76,8 @@ impl<T: Copy> SendWindow<T> {
                 seen += 1;
                 continue;
             }
-            let arrived = self.arrived[slot.lane()];
-            let is_stranded = self.latest.since(slot.sent) >= stranded;
+            let arrived = self.lanes.arrived[slot.lane()];
+            let is_stranded = self.lanes.latest.since(slot.sent) >= stranded;
             if slot.is(LOST) || !(precedes(slot.order, arrived) || is_stranded) {
                 continue;
             }
@@ -88,8 +88,7 @@ impl<T: Copy> SendWindow<T> {
             let is_late = srtt > 0 && overtaken > 0 && now.since(slot.sent) >= late;
             if overtaken >= self.reorder.into() || is_late || is_stranded {
                 slot.flags |= LOST | FAST;
-                let fails = &mut self.fails[slot.lane()];
-                *fails = fails.saturating_add(1);
+                self.lanes.note_lost(slot.lane());
                 self.note_lost(i);
                 marked += 1;
             }
@@ -99,10 +98,10 @@ impl<T: Copy> SendWindow<T> {
 
     fn note_lost(&mut self, index: usize) {
         let seq = self.oldest().plus(index as u32);
-        if self.lost == 0 || seq.before(self.cursor) {
-            self.cursor = seq;
+        if self.marks.lost == 0 || seq.before(self.marks.cursor) {
+            self.marks.cursor = seq;
         }
-        self.lost += 1;
+        self.marks.lost += 1;
     }
 
     /// Handles a reported gap: everything is resent, unless the front was (re)sent within half a
@@ -110,25 +109,25 @@ impl<T: Copy> SendWindow<T> {
     fn go_back(&mut self, now: Instant) -> u32 {
         let Some(front) = self.slots.front() else { return 0 };
         let age = now.since(front.sent);
-        if front.is(LOST) || age < Duration::from_nanos(u64::from(self.srtt) / 2) {
+        if front.is(LOST) || age < Duration::from_nanos(u64::from(self.trip.smoothed) / 2) {
             return 0;
         }
-        if self.srtt == 0 {
+        if self.trip.smoothed == 0 {
             // A later packet made the round trip within this time; without any estimate every
             // further NACK of the same burst would cause another go-back.
-            self.srtt = u32::try_from(age.as_nanos()).unwrap_or(u32::MAX);
+            self.trip.smoothed = u32::try_from(age.as_nanos()).unwrap_or(u32::MAX);
         }
         self.mark_all_lost()
     }
 
     fn mark_all_lost(&mut self) -> u32 {
-        let before = self.lost;
+        let before = self.marks.lost;
         for slot in &mut self.slots {
             slot.flags = (slot.flags | LOST) & !FAST;
         }
-        self.lost = self.span();
-        self.cursor = self.oldest();
-        self.lost - before
+        self.marks.lost = self.span();
+        self.marks.cursor = self.oldest();
+        self.marks.lost - before
     }
 
     /// Returns the next packet due for retransmission, if the network has room; it counts as sent
@@ -137,33 +136,32 @@ impl<T: Copy> SendWindow<T> {
     /// oldest never waits for room: the timer watches it once it is sent.
     #[inline]
     pub fn next_retransmit(&mut self, now: Instant) -> Option<(Seq, T)> {
-        if self.lost == 0 {
+        if self.marks.lost == 0 {
             return None;
         }
         let una = self.oldest();
         let full = self.in_network() >= self.congestion;
-        let start = if self.cursor.before(una) { 0 } else { self.cursor.distance_from(una) };
+        let start =
+            if self.marks.cursor.before(una) { 0 } else { self.marks.cursor.distance_from(una) };
         for i in start..self.span() {
             let slot = &mut self.slots[i as usize];
             if !slot.is(LOST) {
                 continue;
             }
-            if i > 0 && full && self.probes == 0 {
-                self.cursor = una.plus(i);
+            if i > 0 && full && self.marks.probes == 0 {
+                self.marks.cursor = una.plus(i);
                 return None;
             }
-            self.probes = self.probes.saturating_sub(1);
-            self.resent += u32::from(!slot.is(RESENT));
+            self.marks.probes = self.marks.probes.saturating_sub(1);
+            self.marks.resent += u32::from(!slot.is(RESENT));
             self.tries = self.tries.saturating_add(u8::from(i == 0));
             slot.flags = (slot.flags | RESENT) & !LOST;
             slot.sent = now;
             slot.lane = slot.lane.min(1);
-            let next = &mut self.order[usize::from(slot.lane) % LANES];
-            slot.order = *next;
-            *next = next.wrapping_add(1);
-            self.lost -= 1;
+            slot.order = self.lanes.send(slot.lane, 1);
+            self.marks.lost -= 1;
             let seq = una.plus(i);
-            self.cursor = seq.next();
+            self.marks.cursor = seq.next();
             let (run, at) = self.run_of(i)?;
             return Some((seq, (self.part)(&run.item, at, run.count)));
         }
@@ -180,12 +178,12 @@ impl<T: Copy> SendWindow<T> {
             Some(oldest) if now.since(oldest) >= rto => {}
             _ => return false,
         }
-        self.probes = PROBES;
+        self.marks.probes = PROBES;
         if self.goes_back() {
             // The estimate may include the delay of a lost acknowledgement, and while everything is
             // sent again there is no better one. No old packet is in flight now: the next NACK is
             // reliable.
-            self.srtt = 0;
+            self.trip.smoothed = 0;
             return self.mark_all_lost() > 0;
         }
         let last = self.slots.iter().rposition(|slot| !slot.is(SACKED)).unwrap_or(0);

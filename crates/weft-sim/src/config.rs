@@ -87,7 +87,7 @@ impl Default for HostModel {
     }
 }
 
-/// A whole simulation.
+/// A whole simulation. More than 15 fields: each is one setting of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimConfig {
     /// Number of hosts; one endpoint each.

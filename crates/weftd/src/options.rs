@@ -125,7 +125,7 @@ pub enum Action {
     Version,
 }
 
-/// All settings.
+/// All settings. More than 15 fields: each is one option of the command.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The action.

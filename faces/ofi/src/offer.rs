@@ -61,7 +61,7 @@ pub const DEPTH: usize = 1 << 16;
 pub const DEPTH_UNASKED: usize = 1 << 10;
 
 /// The fields of `struct fi_info` that are compared with the offer; zero where the caller states no
-/// wish.
+/// wish. More than 15 fields: they are those of libfabric.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// Capabilities of the endpoint.

@@ -9,7 +9,7 @@
 
 use super::choice::{Choice, Family, Forward, Repair, Transfer};
 
-/// Cycles of the network interface's processor.
+/// Cycles of the network interface's processor. More than 15 fields: each is one measured cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NiCosts {
     /// Event sources that the control program's loop polls.
@@ -51,7 +51,7 @@ pub struct NiCosts {
     pub tlb: u64,
 }
 
-/// Cycles of the host's processor.
+/// Cycles of the host's processor. More than 15 fields: each is one measured cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCosts {
     /// Send call: allocate a buffer, build header and descriptor.

@@ -39,7 +39,8 @@ impl Fabric {
     }
 }
 
-/// The hardware of a node and of the network between nodes.
+/// The hardware of a node and of the network between nodes. More than 15 fields: each is one
+/// parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hardware {
     /// `ppro` or `p3`.

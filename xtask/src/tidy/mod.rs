@@ -12,6 +12,7 @@ mod manifest;
 mod reach;
 mod records;
 mod sentences;
+mod shape;
 mod text;
 mod types;
 mod walks;
@@ -177,6 +178,8 @@ const RULES: &[(&str, Rule)] = &[
     ("purity", code::purity),
     ("engine", engine::kinds),
     ("types", types::types),
+    ("fields", shape::fields),
+    ("methods", shape::methods),
     ("crates", arrows::crates),
     ("simulator", arrows::simulator),
     ("layers", arrows::layers),

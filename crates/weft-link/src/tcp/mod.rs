@@ -135,6 +135,7 @@ impl Peer {
     }
 }
 
+/// Counts of events. More than 15 fields: each is one counter.
 #[derive(Default)]
 struct Counters {
     sent: u64,

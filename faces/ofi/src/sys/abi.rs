@@ -231,7 +231,8 @@ pub struct EpAttr {
     pub auth_key: *mut u8,
 }
 
-/// Fields of 1.17 (192 bytes); 2.x adds fields after them.
+/// Fields of 1.17 (192 bytes); 2.x adds fields after them. More than 15 fields: the binary
+/// interface fixes them.
 #[repr(C)]
 pub struct DomainAttr {
     pub domain: *mut FidDomain,

@@ -55,7 +55,7 @@ pub struct MemAttributes {
     pub read: Boolean,
 }
 
-/// `VIP_NIC_ATTRIBUTES`.
+/// `VIP_NIC_ATTRIBUTES`. More than 15 fields: the binary interface fixes them.
 #[repr(C)]
 pub struct NicAttributes {
     /// Name, as it was opened.

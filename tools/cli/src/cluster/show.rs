@@ -10,6 +10,7 @@ use weft_cluster::names::{Cause, HostId};
 use weft_cluster::ranks::Ranks;
 use weft_cluster::Names;
 
+/// A host in the output as JSON. More than 15 fields: each is a member of the object.
 #[derive(Serialize)]
 struct Row<'a> {
     name: &'a str,

@@ -54,6 +54,7 @@ pub enum Bind {
 ///
 /// In an allocation of Slurm (salloc, sbatch) the hosts and their counts are those of the
 /// allocation, and srun reaches them.
+// More than 15 fields: each is an option of the command.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Number of ranks [default: all slots of the hosts, all tasks of the allocation of Slurm, or

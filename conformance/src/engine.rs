@@ -48,7 +48,8 @@ impl Side {
     fn new(config: &Config, id: u64, other: u64, caps: LinkCaps) -> Side {
         let mut engine = Engine::new(config.clone(), EndpointId(id));
         engine.add_peer(EndpointId(other), caps).expect("room for one peer");
-        let key = engine.register(REGION, Rights::ALL, 7).expect("room for one region");
+        let key =
+            engine.regions_mut().register(REGION, Rights::ALL, 7).expect("room for one region");
         Side {
             engine,
             now: Instant(1_000_000_000),
@@ -96,10 +97,10 @@ impl Side {
         let e = &mut self.engine;
         let begun = match kind % 8 {
             0..=2 => e.send(now, send),
-            3 | 4 => e.recv(now, recv),
-            5 => e.put(now, PEER, key, tag, len, 0),
-            6 => e.get(now, PEER, key, tag, len, 0),
-            _ => e.atomic(now, PEER, key, 8 * tag, AtomicCode::FetchAdd, (1, 0), 0),
+            3 | 4 => e.matching_mut().recv(now, recv),
+            5 => e.memory().put(now, PEER, key, tag, len, 0),
+            6 => e.memory().get(now, PEER, key, tag, len, 0),
+            _ => e.memory().atomic(now, PEER, key, 8 * tag, AtomicCode::FetchAdd, (1, 0), 0),
         };
         self.begun(begun, len);
     }
@@ -135,13 +136,13 @@ impl Side {
             Placement::ActiveStored { id, offset, peer, .. } => {
                 let len = offset + payload;
                 assert_eq!(Some(len), self.stored.remove(&id));
-                self.engine.release(peer, len);
+                self.engine.peer_mut(peer).release(len);
             }
-            Placement::Active { peer, .. } => self.engine.release(peer, payload),
+            Placement::Active { peer, .. } => self.engine.peer_mut(peer).release(payload),
             Placement::Region { offset, .. } => assert!(offset + payload <= REGION),
             Placement::Atomic(request) => {
                 assert!(request.offset + 8 <= REGION);
-                self.engine.handle_atomic_done(self.now, &request, 0);
+                self.engine.memory().handle_atomic_done(self.now, &request, 0);
             }
             _ => {}
         }
@@ -168,8 +169,12 @@ impl Side {
                     assert!(len <= stored && len <= self.ops[&op].0);
                 }
                 Event::FreeStored(id) => drop(self.stored.remove(&id)),
-                Event::DirectRead(d) => self.engine.handle_direct_read(now, &d, d.len % 2 == 0),
-                Event::DirectWrite(d) => self.engine.handle_direct_write(now, &d, d.len % 2 == 0),
+                Event::DirectRead(d) => {
+                    self.engine.memory().handle_direct_read(now, &d, d.len % 2 == 0)
+                }
+                Event::DirectWrite(d) => {
+                    self.engine.memory().handle_direct_write(now, &d, d.len % 2 == 0)
+                }
                 _ => {}
             }
         }
@@ -179,14 +184,14 @@ impl Side {
     fn packets(&mut self, refuse: bool) -> Vec<(Vec<u8>, u64)> {
         use weft_core::engine::types::Payload;
         let mut out = Vec::new();
-        self.engine.handle_unblocked();
+        self.engine.links().handle_unblocked();
         for _ in 0..64 {
             let Some(t) = self.engine.poll_transmit(self.now) else { break };
             if refuse {
-                self.engine.handle_refused(t);
+                self.engine.links().handle_refused(t);
                 continue;
             }
-            self.engine.handle_accepted(&t);
+            self.engine.links().handle_accepted(&t);
             let len = match t.payload {
                 Payload::Op { len, .. } | Payload::Region { len, .. } => len.into(),
                 Payload::Address => 40,
@@ -233,7 +238,7 @@ pub fn engine(data: &[u8]) {
     caps.direct = choice % 3 == 2;
     let config = Config { rendezvous_max: 8, ..Config::default() };
     let mut sides = [Side::new(&config, 11, 22, caps), Side::new(&config, 22, 11, caps)];
-    let session = sides[0].engine.peer_info(PEER).map_or(0, |(_, session, _)| session);
+    let session = sides[0].engine.peer(PEER).info().map_or(0, |(_, session, _)| session);
     while !input.0.is_empty() {
         match input.byte() % 8 {
             0 | 1 => {
@@ -266,13 +271,13 @@ pub fn engine(data: &[u8]) {
         }
     }
     for side in &mut sides {
-        side.engine.handle_peer_failure(PEER, PeerFailure::Gone);
+        side.engine.peer_mut(PEER).handle_failure(PeerFailure::Gone);
         side.settle();
         for op in side.ops.keys().copied().collect::<Vec<_>>() {
-            side.engine.cancel(op);
+            side.engine.ops_mut().cancel(op);
         }
         side.settle();
         assert!(side.ops.is_empty(), "operations left: {:?}", side.ops);
-        assert_eq!(side.engine.op_count(), 0);
+        assert_eq!(side.engine.ops().count(), 0);
     }
 }

@@ -148,7 +148,7 @@ pub enum Placement {
     },
     /// The last part of a stored active message: copy it into the store at `offset`; the message is
     /// then complete, and goes to the client that `tag` names. Its credit stays with it until
-    /// [`Engine::release`](crate::Engine::release).
+    /// `PeerMut::release`.
     ActiveStored {
         /// Number of the stored message.
         id: u32,
@@ -185,7 +185,7 @@ pub enum Placement {
         /// The part.
         piece: wire::Piece,
     },
-    /// A packet of `size` bytes with this number, from [`crate::Engine::ask_size`], got through.
+    /// A packet of `size` bytes with this number, from `PeerMut::ask_size`, got through.
     Probed {
         /// The receiver of the packet.
         peer: PeerId,
@@ -203,7 +203,7 @@ pub enum Placement {
         /// The sender of the packet.
         peer: PeerId,
         /// Its operation: where there is no such memory any more, the driver says so to
-        /// [`Engine::handle_put_unmapped`](crate::Engine::handle_put_unmapped).
+        /// `MemoryMut::handle_put_unmapped`.
         put: u32,
     },
     /// Do an atomic operation on 8 bytes of a region and answer with `handle_atomic_done`.
@@ -316,7 +316,7 @@ pub struct Status {
     pub value: u64,
 }
 
-/// A message that was received without an operation (see [`crate::Engine::await_message`]).
+/// A message that was received without an operation (see `MatchingMut::await_message`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// The message's source, tag and length.

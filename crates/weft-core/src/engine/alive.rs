@@ -12,6 +12,7 @@
 //! runs.
 
 use super::types::Event;
+use super::views::{PeerMut, PeerView};
 use super::Engine;
 use crate::caps::Pulse;
 use crate::error::PeerFailure;
@@ -42,46 +43,6 @@ impl Peer {
 }
 
 impl Engine {
-    /// Handles the answer to [`Event::PeerSilent`]: the state of the peer's process as the link
-    /// sees it.
-    pub fn handle_pulse(&mut self, now: Instant, peer: PeerId, pulse: Pulse) {
-        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
-        if pulse == Pulse::Runs || p.failure().is_some() {
-            p.watch.still_since = None;
-            return;
-        }
-        let opening = matches!(p.state, State::Opening { .. });
-        // An earlier standstill, before its last packet or before this wait, does not count.
-        let (quiet_since, limit) = match p.state {
-            State::Opening { since, .. } => (since, self.cfg.connect_timeout_ms),
-            _ => (p.conn.life.heard_at.max(p.watch.waiting_since), self.cfg.peer_timeout_ms),
-        };
-        let since = p.watch.still_since.filter(|&at| at >= quiet_since).unwrap_or(now);
-        (p.watch.still_since, p.watch.still) = (Some(since), pulse);
-        let still = now.since(since);
-        if still < Duration::from_millis(u64::from(limit)) {
-            return;
-        }
-        let after_ms = still.as_millis() as u32;
-        let failure = match pulse {
-            Pulse::Ended => PeerFailure::Gone,
-            Pulse::Stopped => PeerFailure::Stopped { after_ms },
-            _ if opening => PeerFailure::Unreachable { after_ms },
-            _ => PeerFailure::Silent { after_ms },
-        };
-        self.fail_peer(peer, failure);
-    }
-
-    /// Returns true if a signal had stopped the process of a peer when its link or its agent last
-    /// looked, and nothing was heard of it since.
-    pub fn is_stopped(&self, peer: PeerId) -> bool {
-        let stopped = |p: &Peer| {
-            p.watch.still == Pulse::Stopped
-                && p.watch.still_since.is_some_and(|at| at >= p.conn.life.heard_at)
-        };
-        self.peers.get(peer.0 as usize).is_some_and(stopped)
-    }
-
     /// Handles a silence of `silent`, where `limit` is the most. True if the peer has failed by it;
     /// a link that sees the peer's process is asked instead.
     pub(super) fn overdue(
@@ -156,5 +117,50 @@ impl Engine {
 
     fn keepalive(&self) -> Duration {
         Duration::from_millis(u64::from(self.cfg.keepalive_ms))
+    }
+}
+
+impl PeerView<'_> {
+    /// Returns true if a signal had stopped the process of a peer when its link or its agent last
+    /// looked, and nothing was heard of it since.
+    pub fn is_stopped(self) -> bool {
+        let stopped = |p: &Peer| {
+            p.watch.still == Pulse::Stopped
+                && p.watch.still_since.is_some_and(|at| at >= p.conn.life.heard_at)
+        };
+        self.kept().is_some_and(stopped)
+    }
+}
+
+impl PeerMut<'_> {
+    /// Handles the answer to [`Event::PeerSilent`]: the state of the peer's process as the link
+    /// sees it.
+    pub fn handle_pulse(self, now: Instant, pulse: Pulse) {
+        let peer = self.peer;
+        let Some(p) = self.engine.peers.get_mut(peer.0 as usize) else { return };
+        if pulse == Pulse::Runs || p.failure().is_some() {
+            p.watch.still_since = None;
+            return;
+        }
+        let opening = matches!(p.state, State::Opening { .. });
+        // An earlier standstill, before its last packet or before this wait, does not count.
+        let (quiet_since, limit) = match p.state {
+            State::Opening { since, .. } => (since, self.engine.cfg.connect_timeout_ms),
+            _ => (p.conn.life.heard_at.max(p.watch.waiting_since), self.engine.cfg.peer_timeout_ms),
+        };
+        let since = p.watch.still_since.filter(|&at| at >= quiet_since).unwrap_or(now);
+        (p.watch.still_since, p.watch.still) = (Some(since), pulse);
+        let still = now.since(since);
+        if still < Duration::from_millis(u64::from(limit)) {
+            return;
+        }
+        let after_ms = still.as_millis() as u32;
+        let failure = match pulse {
+            Pulse::Ended => PeerFailure::Gone,
+            Pulse::Stopped => PeerFailure::Stopped { after_ms },
+            _ if opening => PeerFailure::Unreachable { after_ms },
+            _ => PeerFailure::Silent { after_ms },
+        };
+        self.engine.fail_peer(peer, failure);
     }
 }

@@ -3,6 +3,7 @@
 use super::op::{Kind, Op};
 use super::region::Rights;
 use super::types::{AtomicCode, AtomicRequest, Placement, Refused};
+use super::views::MemoryMut;
 use super::Engine;
 use crate::choices::Server;
 use crate::id::{OpId, PeerId};
@@ -11,29 +12,6 @@ use crate::time::Instant;
 use crate::wire::{flags, Atomic, Common, Packet};
 
 impl Engine {
-    /// Starts an atomic operation on the 8 bytes at `offset` (a multiple of 8) of a region of the
-    /// peer. The completion carries the old value.
-    #[allow(clippy::too_many_arguments)]
-    pub fn atomic(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        key: u64,
-        offset: u64,
-        code: AtomicCode,
-        operands: (u64, u64),
-        context: u64,
-    ) -> Result<OpId, Refused> {
-        let past_agent = self.usable(now, peer)?.path.fetch_add == Some(Server::Host);
-        let id = self.add_op(now, Op::new(Some(peer), context, Kind::Atomic))?;
-        self.stats.messages_sent += 1;
-        let (operand, compare) = operands;
-        let packet = Packet::Atomic(Atomic { key, offset, operand, compare, code: code as u8 });
-        let flags = if past_agent { flags::DIRECT } else { 0 };
-        self.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0).with_flags(flags)));
-        Ok(id)
-    }
-
     pub(super) fn on_atomic(
         &mut self,
         now: Instant,
@@ -63,15 +41,40 @@ impl Engine {
             }
         }
     }
+}
+
+impl MemoryMut<'_> {
+    /// Starts an atomic operation on the 8 bytes at `offset` (a multiple of 8) of a region of the
+    /// peer. The completion carries the old value.
+    #[allow(clippy::too_many_arguments)]
+    pub fn atomic(
+        self,
+        now: Instant,
+        peer: PeerId,
+        key: u64,
+        offset: u64,
+        code: AtomicCode,
+        operands: (u64, u64),
+        context: u64,
+    ) -> Result<OpId, Refused> {
+        let past_agent = self.engine.usable(now, peer)?.path.fetch_add == Some(Server::Host);
+        let id = self.engine.add_op(now, Op::new(Some(peer), context, Kind::Atomic))?;
+        self.engine.stats.messages_sent += 1;
+        let (operand, compare) = operands;
+        let packet = Packet::Atomic(Atomic { key, offset, operand, compare, code: code as u8 });
+        let flags = if past_agent { flags::DIRECT } else { 0 };
+        self.engine.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0).with_flags(flags)));
+        Ok(id)
+    }
 
     /// Notes that the driver has executed `Placement::Atomic`; `old` is the value before.
-    pub fn handle_atomic_done(&mut self, now: Instant, request: &AtomicRequest, old: u64) {
-        self.reply(now, request.peer, request.op, old, true);
+    pub fn handle_atomic_done(self, now: Instant, request: &AtomicRequest, old: u64) {
+        self.engine.reply(now, request.peer, request.op, old, true);
     }
 
     /// Notes that the driver could not execute `Placement::Atomic`: the region is gone.
-    pub fn handle_atomic_refused(&mut self, now: Instant, request: &AtomicRequest) {
-        self.stats.refused += 1;
-        self.reply(now, request.peer, request.op, 0, false);
+    pub fn handle_atomic_refused(self, now: Instant, request: &AtomicRequest) {
+        self.engine.stats.refused += 1;
+        self.engine.reply(now, request.peer, request.op, 0, false);
     }
 }

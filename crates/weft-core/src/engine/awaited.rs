@@ -4,6 +4,7 @@
 
 use super::op::{Kind, Recv, RecvState};
 use super::types::{Awaited, Placement};
+use super::views::{MatchingMut, MatchingView, OpsMut};
 use super::{Engine, Op, TAGGED};
 use crate::error::OpError;
 use crate::event::Status;
@@ -36,66 +37,18 @@ impl Wanted {
 }
 
 impl Engine {
-    /// Awaits a message that `spec` accepts: if it is one packet, it comes as
-    /// [`Placement::Awaited`]; the wait ends then, or at [`Engine::end_await`]. Receives posted
-    /// before match first, and none may be posted meanwhile. A message of several packets, or an
-    /// announced one, gets an operation as soon as its first packet arrives: see
-    /// [`Engine::poll_posted`]. False, and nothing has begun, if a matching message has arrived
-    /// already, another is awaited, or the sender has not answered yet: then the caller has to post
-    /// the receive. `len` and `addr` are the buffer's, as in [`super::types::RecvArgs`].
-    #[inline]
-    pub fn await_message(&mut self, spec: RecvSpec, len: u64, addr: u64) -> bool {
-        let clear =
-            self.may_await(spec) && (self.unexpected[TAGGED].is_empty() || !self.is_here(spec));
-        if clear {
-            self.wanted = Some(Wanted { spec, len, addr, kind: 0 });
-        }
-        clear
-    }
-
-    /// Awaits an active message: the next one that `spec` accepts comes as [`Placement::Awaited`],
-    /// unless the caller notes by [`Engine::handle_active_queued`] that one has come otherwise.
-    #[inline]
-    pub fn await_active(&mut self, spec: RecvSpec, len: u64) -> bool {
-        let clear = self.may_await(spec);
-        if clear {
-            self.wanted = Some(Wanted { spec, len, addr: 0, kind: flags::ACTIVE });
-        }
-        clear
-    }
-
     /// Returns true if nothing else is awaited, and the sender has answered.
     #[inline]
     fn may_await(&self, spec: RecvSpec) -> bool {
         let ready = |p: PeerId| {
             self.peers.get(p.0 as usize).is_some_and(|p| matches!(p.state, State::Ready))
         };
-        self.wanted.is_none() && spec.source.is_none_or(ready)
-    }
-
-    /// Notes that an active message waits for its client: no later one may be taken as the awaited
-    /// one.
-    #[inline]
-    pub fn handle_active_queued(&mut self) {
-        self.wanted.take_if(|w| w.kind == flags::ACTIVE);
+        self.matching.wanted.is_none() && spec.source.is_none_or(ready)
     }
 
     #[cold]
     fn is_here(&self, spec: RecvSpec) -> bool {
-        self.unexpected[TAGGED].peek(&spec).is_some()
-    }
-
-    /// Returns true if a message is still awaited: it has not come, has no operation, and no peer
-    /// has failed.
-    #[inline]
-    pub fn awaits(&self) -> bool {
-        self.wanted.is_some()
-    }
-
-    /// Ends `await_message`.
-    #[inline]
-    pub fn end_await(&mut self) {
-        self.wanted = None;
+        self.matching.unexpected[TAGGED].peek(&spec).is_some()
     }
 
     /// Gives a whole message to the caller that awaits it, if it matches.
@@ -107,11 +60,11 @@ impl Engine {
         tag: u64,
         len: u64,
     ) -> Option<Placement> {
-        let wanted = self.wanted.filter(|w| w.kind == 0)?;
+        let wanted = self.matching.wanted.filter(|w| w.kind == 0)?;
         if super::eager::queue_of(common) != TAGGED || !wanted.spec.accepts(peer, tag) {
             return None;
         }
-        self.wanted = None;
+        self.matching.wanted = None;
         self.consumed(peer, len);
         self.stats.messages_received += 1;
         Some(Placement::Awaited(wanted.met(peer, common, tag, len)))
@@ -127,7 +80,7 @@ impl Engine {
         header: &[u8],
         len: u64,
     ) -> Option<Awaited> {
-        let wanted = self.wanted?;
+        let wanted = self.matching.wanted?;
         let (common, Eager { tag }) = wire::parse_message(header, wanted.kind)?;
         let index = wire::session_index(common.session);
         let peer = PeerId(index);
@@ -139,11 +92,11 @@ impl Engine {
             && p.conn.windows.as_ref().is_none_or(|w| w.is_next(&common) && p.queue.is_calm())
             && from.is_none_or(|f| f == peer)
             && wanted.spec.accepts(peer, tag)
-            && (wanted.kind != 0 || self.posted[TAGGED].is_empty());
+            && (wanted.kind != 0 || self.matching.posted[TAGGED].is_empty());
         if !next || !p.conn.credit.outward.arrived(len as usize) {
             return None;
         }
-        self.wanted = None;
+        self.matching.wanted = None;
         p.conn.life.heard_at = now;
         p.conn.credit.outward.consumed(len as usize);
         let (grew, owed) = (
@@ -184,30 +137,84 @@ impl Engine {
         peer: PeerId,
         tag: u64,
     ) -> Option<OpId> {
-        let posted = self.posted[queue].arrive(peer, tag);
-        if posted.is_some() || self.wanted.is_none() || queue != TAGGED {
+        let posted = self.matching.posted[queue].arrive(peer, tag);
+        if posted.is_some() || self.matching.wanted.is_none() || queue != TAGGED {
             return posted;
         }
-        let wanted = self.wanted.filter(|w| w.kind == 0 && w.spec.accepts(peer, tag))?;
-        self.wanted = None;
+        let wanted = self.matching.wanted.filter(|w| w.kind == 0 && w.spec.accepts(peer, tag))?;
+        self.matching.wanted = None;
         let recv = Recv { len: wanted.len, addr: wanted.addr, state: RecvState::Posted };
         // Without room for the operation the message is stored, and the caller's own post is
         // refused.
         let op = self.add_op(now, Op::new(wanted.spec.source, 0, Kind::Recv(recv))).ok()?;
-        self.posted_awaited = Some(op);
+        self.matching.posted_awaited = Some(op);
         Some(op)
+    }
+}
+
+impl MatchingView<'_> {
+    /// Returns true if a message is still awaited: it has not come, has no operation, and no peer
+    /// has failed.
+    #[inline]
+    pub fn awaits(self) -> bool {
+        self.engine.matching.wanted.is_some()
+    }
+}
+
+impl MatchingMut<'_> {
+    /// Awaits a message that `spec` accepts: if it is one packet, it comes as
+    /// [`Placement::Awaited`]; the wait ends then, or at `MatchingMut::end_await`. Receives posted
+    /// before match first, and none may be posted meanwhile. A message of several packets, or an
+    /// announced one, gets an operation as soon as its first packet arrives: see
+    /// `MatchingMut::poll_posted`. False, and nothing has begun, if a matching message has arrived
+    /// already, another is awaited, or the sender has not answered yet: then the caller has to post
+    /// the receive. `len` and `addr` are the buffer's, as in [`super::types::RecvArgs`].
+    #[inline]
+    pub fn await_message(self, spec: RecvSpec, len: u64, addr: u64) -> bool {
+        let clear = self.engine.may_await(spec)
+            && (self.engine.matching.unexpected[TAGGED].is_empty() || !self.engine.is_here(spec));
+        if clear {
+            self.engine.matching.wanted = Some(Wanted { spec, len, addr, kind: 0 });
+        }
+        clear
+    }
+
+    /// Awaits an active message: the next one that `spec` accepts comes as [`Placement::Awaited`],
+    /// unless the caller notes by `MatchingMut::handle_active_queued` that one has come otherwise.
+    #[inline]
+    pub fn await_active(self, spec: RecvSpec, len: u64) -> bool {
+        let clear = self.engine.may_await(spec);
+        if clear {
+            self.engine.matching.wanted = Some(Wanted { spec, len, addr: 0, kind: flags::ACTIVE });
+        }
+        clear
+    }
+
+    /// Ends `await_message`.
+    #[inline]
+    pub fn end_await(self) {
+        self.engine.matching.wanted = None;
+    }
+
+    /// Notes that an active message waits for its client: no later one may be taken as the awaited
+    /// one.
+    #[inline]
+    pub fn handle_active_queued(self) {
+        self.engine.matching.wanted.take_if(|w| w.kind == flags::ACTIVE);
     }
 
     /// Returns the operation of the awaited message, once, before anything is placed for it: its
-    /// context is 0 until [`Engine::set_context`].
+    /// context is 0 until `OpsMut::set_context`.
     #[inline]
-    pub fn poll_posted(&mut self) -> Option<OpId> {
-        self.posted_awaited.take()
+    pub fn poll_posted(self) -> Option<OpId> {
+        self.engine.matching.posted_awaited.take()
     }
+}
 
+impl OpsMut<'_> {
     /// Gives an operation the context for its completion. False if it has ended.
-    pub fn set_context(&mut self, op: OpId, context: u64) -> bool {
-        let op = self.ops.get_mut(op.0).filter(|op| !op.reported);
+    pub fn set_context(self, op: OpId, context: u64) -> bool {
+        let op = self.engine.ops.get_mut(op.0).filter(|op| !op.reported);
         op.map(|op| op.context = context).is_some()
     }
 }

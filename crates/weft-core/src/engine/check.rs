@@ -24,14 +24,14 @@ impl Engine {
         self.check_lists();
         self.check_matching();
         let taken: u64 = self.peers.iter().map(|p| p.incoming.share.taken_bytes()).sum();
-        assert_eq!(self.budget.used(), taken, "the room's bytes are those of all peers");
+        assert_eq!(self.matching.budget.used(), taken, "the room's bytes are those of all peers");
     }
 
     /// For each peer, how often it stands in the list of the ready and of the blocked ones.
     fn times_listed(&self) -> Vec<[usize; 2]> {
         let mut times = vec![[0; 2]; self.peers.len()];
-        self.ready.iter().for_each(|peer| times[peer.0 as usize][0] += 1);
-        self.blocked.iter().for_each(|peer| times[peer.0 as usize][1] += 1);
+        self.turns.ready.iter().for_each(|peer| times[peer.0 as usize][0] += 1);
+        self.turns.blocked.iter().for_each(|peer| times[peer.0 as usize][1] += 1);
         times
     }
 
@@ -60,25 +60,25 @@ impl Engine {
 
     fn check_lists(&self) {
         let held = self.peers.iter().filter(|p| p.queue.held).count();
-        assert_eq!(self.held, held, "peers that their links hold");
-        for (endpoint, peer) in &self.by_endpoint {
+        assert_eq!(self.turns.held, held, "peers that their links hold");
+        for (endpoint, peer) in &self.names.by_endpoint {
             assert_eq!(self.peers[peer.0 as usize].conn.endpoint, *endpoint, "the table of peers");
         }
-        assert_eq!(self.by_endpoint.len(), self.peers.len(), "peers by their endpoints");
-        assert!(!self.urgent || !self.ready.is_empty(), "urgent, and nobody is ready");
+        assert_eq!(self.names.by_endpoint.len(), self.peers.len(), "peers by their endpoints");
+        assert!(!self.turns.urgent || !self.turns.ready.is_empty(), "urgent, and nobody is ready");
     }
 
     /// Posted receives have an operation that waits to be matched; stored messages are in exactly
     /// one place.
     fn check_matching(&self) {
-        for (spec, id) in [TAGGED, UNTAGGED].iter().flat_map(|&q| self.posted[q].iter()) {
+        for (spec, id) in [TAGGED, UNTAGGED].iter().flat_map(|&q| self.matching.posted[q].iter()) {
             let op = self.ops.get(id.0).map(|op| &op.kind);
             let posted =
                 matches!(op, Some(Kind::Recv(recv)) if matches!(recv.state, RecvState::Posted));
             assert!(posted, "a posted receive of {:?} has no operation that waits", spec.source);
         }
-        let unexpected: usize = self.unexpected.iter().map(|queue| queue.len()).sum();
-        let stored = self.stored.keys().filter_map(|id| self.stored.get(id));
+        let unexpected: usize = self.matching.unexpected.iter().map(|queue| queue.len()).sum();
+        let stored = self.matching.stored.keys().filter_map(|id| self.matching.stored.get(id));
         let (mut kept, mut announced) = (0, 0);
         for s in stored {
             assert!((s.peer.0 as usize) < self.peers.len(), "a stored message of nobody");

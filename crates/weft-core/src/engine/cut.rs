@@ -6,6 +6,7 @@
 //! driver, which knows the paths.
 
 use super::types::{Event, Payload, Placement, Transmit};
+use super::views::PeerMut;
 use super::Engine;
 use crate::id::PeerId;
 use crate::peer::{Cut, Desc, Peer, State, Vain};
@@ -37,19 +38,6 @@ pub(super) fn is_too_long_now(p: &Peer, t: &Transmit) -> bool {
 }
 
 impl Engine {
-    /// Returns a packet of this length that asks the peer if it gets through; the answer repeats
-    /// `number`. `None` if no packet can be lost, or the peer has not answered yet.
-    pub fn ask_size(&mut self, peer: PeerId, number: u32, size: u32) -> Option<Transmit> {
-        let p = self.peers.get_mut(peer.0 as usize)?;
-        if p.state != State::Ready || p.conn.windows.is_none() {
-            return None;
-        }
-        let common = p.conn.header(0, Seq(0), number);
-        let header = wire::emit(&common, &Packet::Probe(Probe { size }));
-        let payload = Payload::Padding { len: size.checked_sub(Probe::LEN as u32)? };
-        Some(Transmit::one(peer, header, payload))
-    }
-
     pub(super) fn on_probe(
         &mut self,
         peer: PeerId,
@@ -156,5 +144,21 @@ impl Engine {
         self.note_repeat(now, peer);
         self.schedule_ack(now, peer);
         Placement::None
+    }
+}
+
+impl PeerMut<'_> {
+    /// Returns a packet of this length that asks the peer if it gets through; the answer repeats
+    /// `number`. `None` if no packet can be lost, or the peer has not answered yet.
+    pub fn ask_size(self, number: u32, size: u32) -> Option<Transmit> {
+        let peer = self.peer;
+        let p = self.engine.peers.get_mut(peer.0 as usize)?;
+        if p.state != State::Ready || p.conn.windows.is_none() {
+            return None;
+        }
+        let common = p.conn.header(0, Seq(0), number);
+        let header = wire::emit(&common, &Packet::Probe(Probe { size }));
+        let payload = Payload::Padding { len: size.checked_sub(Probe::LEN as u32)? };
+        Some(Transmit::one(peer, header, payload))
     }
 }

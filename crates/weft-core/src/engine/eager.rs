@@ -2,6 +2,7 @@
 
 use super::op::{Kind, RecvState};
 use super::types::{Completion, Event, OpKind, Payload, Placement, SendArgs};
+use super::views::PeerView;
 use super::{Engine, Stored, StoredState, ACTIVE_MAX, REQUESTS_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
@@ -90,14 +91,6 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
 }
 
 impl Engine {
-    /// Returns true if several small packets to a peer leave with one call of the link.
-    #[inline]
-    pub fn sends_trains(&self, peer: PeerId) -> bool {
-        self.peers.get(peer.0 as usize).is_some_and(|p| {
-            p.conn.windows.is_some() && (p.path.caps.train > 1 || p.path.caps.bulk_min != u32::MAX)
-        })
-    }
-
     /// Notes that the peer took messages out of its store, or an announced one: messages that lack
     /// credit wait on. Announced messages are taken one at a time, a round trip each; a receiver
     /// that was late once would get nothing else ever after.
@@ -152,7 +145,7 @@ impl Engine {
             self.stats.messages_received += 1;
             return Placement::Active { peer, tag: eager.tag };
         }
-        if let Some(id) = self.posted[queue_of(common)].arrive(peer, eager.tag) {
+        if let Some(id) = self.matching.posted[queue_of(common)].arrive(peer, eager.tag) {
             self.consumed(peer, len);
             self.matched(id, peer, eager.tag, len, data_of(common));
             return self.complete_now(id);
@@ -313,7 +306,7 @@ impl Engine {
                 Placement::Store { id, offset, total: partial.total }
             }
             Target::Active { id, tag } if last => {
-                self.stored.remove(id);
+                self.matching.stored.remove(id);
                 self.stats.messages_received += 1;
                 Placement::ActiveStored { id, offset, peer, tag }
             }
@@ -324,7 +317,7 @@ impl Engine {
     /// Notes that all fragments of a stored message have arrived; the last is placed right after
     /// this.
     fn stored_complete(&mut self, id: u32) {
-        let Some(s) = self.stored.get_mut(id) else { return };
+        let Some(s) = self.matching.stored.get_mut(id) else { return };
         s.state = StoredState::Here;
         if let Some(op) = s.taker.take() {
             self.take_stored(id, op);
@@ -333,7 +326,7 @@ impl Engine {
 
     /// Moves a stored message into a receive and ends both.
     pub(super) fn take_stored(&mut self, id: u32, op: OpId) {
-        let Some(s) = self.stored.remove(id) else { return };
+        let Some(s) = self.matching.stored.remove(id) else { return };
         self.taken(s.peer, s.len);
         match self.ops.get(op.0) {
             Some(_) => {
@@ -356,7 +349,7 @@ impl Engine {
     ) -> Option<u32> {
         let id = self.keep(peer, common, tag, len, state)?;
         self.stats.unexpected += 1;
-        self.unexpected[queue_of(common)].add(peer, tag, id);
+        self.matching.unexpected[queue_of(common)].add(peer, tag, id);
         Some(id)
     }
 
@@ -370,7 +363,7 @@ impl Engine {
         state: StoredState,
     ) -> Option<u32> {
         let data = data_of(common);
-        let id = self.stored.insert(Stored { peer, tag, data, len, state, taker: None });
+        let id = self.matching.stored.insert(Stored { peer, tag, data, len, state, taker: None });
         if id.is_none() {
             self.offend(peer);
         }
@@ -423,5 +416,15 @@ impl Engine {
             p.conn.credit.ack_asked = true;
             self.make_ready(peer);
         }
+    }
+}
+
+impl PeerView<'_> {
+    /// Returns true if several small packets to a peer leave with one call of the link.
+    #[inline]
+    pub fn sends_trains(self) -> bool {
+        self.kept().is_some_and(|p| {
+            p.conn.windows.is_some() && (p.path.caps.train > 1 || p.path.caps.bulk_min != u32::MAX)
+        })
     }
 }

@@ -1,27 +1,18 @@
 //! The engine. Its public methods are of four kinds:
 //!
 //! - **Commands** begin what the program asks for, or choose for later: `new`, `add_peer`,
-//!   `introduce`, `open`, `set_path`, `set_mtu`, `set_bulk`, `choose`, `choose_transfer`,
-//!   `choose_fetch_add`, `hold`, `reserve`, `commit`, `roll_back`, `send`, `recv`, `recv_claimed`,
-//!   `claim`, `claim_untagged`, `put`, `get`, `atomic`, `release`, `release_kept`, `request_ack`,
-//!   `has_unacked`, `await_message`, `await_active`, `end_await`, `set_context`, `cancel`,
-//!   `take_back`, `discard`, `watch`, `unwatch`, `direct_share`, `register`, `register_as`,
-//!   `unregister`, `ask_size`, `refine_timeout`, `stats_mut`, `end`, `close`.
+//!   `introduce`, `send`, `reserve`, `refine_timeout`, `stats_mut`, `end`, `close`, and those of
+//!   the parts `peer_mut`, `matching_mut`, `ops_mut`, `regions_mut`, `memory`, `links`.
 //! - **Handlers** take what came from outside: packets, time, results of what the driver did:
-//!   `handle_packet`, `handle_run`, `handle_awaited`, `handle_replay`, `handle_timeout`,
-//!   `handle_accepted`, `handle_refused`, `handle_unblocked`, `handle_direct_read`,
-//!   `handle_direct_write`, `handle_direct_declined`, `handle_atomic_done`,
-//!   `handle_atomic_refused`, `handle_put_unmapped`, `handle_active_queued`,
-//!   `handle_active_kept`, `handle_path_change`, `handle_pulse`, `handle_peer_failure`.
+//!   `handle_packet`, `handle_run`, `handle_awaited`, `handle_replay`, `handle_timeout`; further
+//!   ones are of the part that they concern.
 //! - **Polls** give what the driver has to do, until there is none: `poll_event`, `poll_transmit`,
-//!   `poll_replay`, `poll_posted`.
-//! - **Getters** change nothing: `id`, `config`, `stats`, `next_timeout`, `find_peer`,
-//!   `peer_count`, `peer_info`, `peer_ready`, `peer_failure`, `end_error`, `is_stopped`, `chosen`,
-//!   `transfer_of`, `fetch_add_of`, `reliability_of`, `inject_max`, `single_max`, `is_single`,
-//!   `sends_trains`, `queued`, `has_output`, `has_urgent`, `has_blocked`, `has_held`, `has_room`,
-//!   `room_used`, `quiet`, `op_count`, `is_fetching`, `probe`, `probe_untagged`,
-//!   `has_unexpected`, `awaits`, `has_waits`, `waits`, `wait_of`, `probing`, `awaiting`,
-//!   `has_region`, `permits`, `question`, `bye_pause`, `check`.
+//!   `poll_replay`.
+//! - **Getters** change nothing: `id`, `config`, `stats`, `next_timeout`, `quiet`, `check`, and
+//!   those of the parts `peers`, `peer`, `matching`, `ops`, `regions`, `output`.
+//!
+//! A part borrows the engine for one call: `views` has them all. Beside that a [`Reservation`] is
+//! committed or rolled back by itself.
 //!
 //! Order of a driver's step: pass received packets to [`Engine::handle_packet`] (placing each
 //! payload as it says and replaying held packets while [`Engine::poll_replay`] names one), call
@@ -49,6 +40,7 @@ mod room;
 mod session;
 mod stuck;
 mod timer;
+mod views;
 mod waits;
 
 #[cfg(test)]
@@ -67,16 +59,19 @@ use crate::slab::{Slab, STORED_BITS};
 use crate::stats::Stats;
 use crate::time::Instant;
 pub use crate::transfer::select::ACTIVE_MAX;
-use crate::wire::{reason, Eager, REQUESTS_MAX};
+use crate::wire::{reason, REQUESTS_MAX};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use op::{Kind, Op};
 use pacing::Pulls;
-use region::Regions;
-pub use region::Rights;
+pub use region::{Regions, Rights};
 pub use reserve::Reservation;
 use types::*;
+pub use views::{
+    LinksMut, MatchingMut, MatchingView, MemoryMut, OpsMut, OpsView, Output, PeerMut, PeerView,
+    PeersView,
+};
 pub use waits::Wait;
 
 /// A message that arrived before its receive.
@@ -99,15 +94,15 @@ enum StoredState {
     Announced { msg: u32, addr: u64 },
 }
 
-/// The protocol state machine of one endpoint.
-pub struct Engine {
-    cfg: Config,
-    me: EndpointId,
-    peers: Vec<Peer>,
+/// Peers by their identities.
+struct Names {
     by_endpoint: BTreeMap<EndpointId, PeerId>,
     /// The endpoint that was introduced last, and its rank.
     introduced: (EndpointId, Option<u32>),
-    ops: Slab<Op>,
+}
+
+/// Receives without a message, and messages without a receive.
+struct Matching {
     /// Receives of messages with tags, and of those without.
     posted: [Posted<OpId>; 2],
     unexpected: [Unexpected<u32>; 2],
@@ -120,17 +115,46 @@ pub struct Engine {
     budget: Budget,
     /// Time at which tables may give memory back again.
     shrink_at: Instant,
-    regions: Regions,
+}
+
+impl Matching {
+    fn new(cfg: &Config) -> Matching {
+        Matching {
+            posted: Default::default(),
+            unexpected: Default::default(),
+            wanted: None,
+            posted_awaited: None,
+            stored: Slab::default(),
+            budget: Budget::new(cfg.unexpected_max.min(room::MAX)),
+            shrink_at: Instant(0),
+        }
+    }
+}
+
+/// Peers with packets to send, and those whose links accept none.
+struct Turns {
     ready: VecDeque<PeerId>,
     /// True if some peer is in `ready` for more than an acknowledgement that was put off.
     urgent: bool,
     quantum: u32,
-    events: VecDeque<Event>,
-    timers: Timers,
-    replaying: Option<PeerId>,
     blocked: Vec<PeerId>,
     /// Number of peers whose link accepts nothing for them until it says so.
     held: usize,
+}
+
+/// The protocol state machine of one endpoint.
+pub struct Engine {
+    cfg: Config,
+    me: EndpointId,
+    peers: Vec<Peer>,
+    names: Names,
+    ops: Slab<Op>,
+    matching: Matching,
+    regions: Regions,
+    turns: Turns,
+    events: VecDeque<Event>,
+    timers: Timers,
+    replaying: Option<PeerId>,
     pulls: Pulls,
     /// The reason why no operation may start any more.
     ended: Option<PeerFailure>,
@@ -163,30 +187,25 @@ impl Engine {
             *least_one = (*least_one).max(1);
         }
         Engine {
-            budget: Budget::new(cfg.unexpected_max.min(room::MAX)),
+            matching: Matching::new(&cfg),
             pulls: Pulls::new(&cfg),
             closing: false,
             cfg,
             me,
             peers: Vec::new(),
-            by_endpoint: BTreeMap::new(),
-            introduced: (me, None),
+            names: Names { by_endpoint: BTreeMap::new(), introduced: (me, None) },
             ops: Slab::default(),
-            posted: Default::default(),
-            unexpected: Default::default(),
-            wanted: None,
-            posted_awaited: None,
-            stored: Slab::default(),
-            shrink_at: Instant(0),
             regions: Regions::default(),
-            ready: VecDeque::new(),
-            urgent: false,
-            quantum: QUANTUM,
+            turns: Turns {
+                ready: VecDeque::new(),
+                urgent: false,
+                quantum: QUANTUM,
+                blocked: Vec::new(),
+                held: 0,
+            },
             events: VecDeque::new(),
             timers: Timers::default(),
             replaying: None,
-            blocked: Vec::new(),
-            held: 0,
             ended: None,
             stats: Stats::default(),
         }
@@ -213,49 +232,12 @@ impl Engine {
         &mut self.stats
     }
 
-    /// Returns the number of known peers.
-    pub fn peer_count(&self) -> usize {
-        self.peers.len()
-    }
-
-    /// Returns the peer with an identity.
-    pub fn find_peer(&self, endpoint: EndpointId) -> Option<PeerId> {
-        self.by_endpoint.get(&endpoint).copied()
-    }
-
-    /// Returns identity, session number (in the peer's packets) and path of a peer.
-    pub fn peer_info(&self, peer: PeerId) -> Option<(EndpointId, u32, LinkCaps)> {
-        self.peers
-            .get(peer.0 as usize)
-            .map(|p| (p.conn.endpoint, p.conn.session.number_in, p.path.caps))
-    }
-
-    /// Returns true if the peer has answered and has not failed.
-    pub fn peer_ready(&self, peer: PeerId) -> bool {
-        self.peers.get(peer.0 as usize).is_some_and(|p| p.state == State::Ready)
-    }
-
-    /// Returns the reason why the peer failed, if it did.
-    pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
-        self.peers.get(peer.0 as usize)?.failure()
-    }
-
-    /// Returns the number of operations in progress.
-    pub fn op_count(&self) -> usize {
-        self.ops.len()
-    }
-
-    /// Returns true if there is room for one more operation, so that no receive is refused as busy.
-    pub fn has_room(&self) -> bool {
-        !self.ops.is_full()
-    }
-
     /// Returns true if the endpoint may close: nothing is queued for or unacknowledged by any
     /// living peer, and no message that its sender believes sent still waits to be fetched. One to
     /// the endpoint itself that no receive has matched waits for nobody: who closes receives no
     /// more.
     pub fn quiet(&self) -> bool {
-        let me = self.by_endpoint.get(&self.me);
+        let me = self.names.by_endpoint.get(&self.me);
         let to_self = |op: &Op| me.is_some() && op.peer.as_ref() == me;
         let owed = |op: &Op| match &op.kind {
             Kind::Send(send) if send.asked == 0 && to_self(op) => false,
@@ -268,7 +250,7 @@ impl Engine {
 
     /// Adds a peer, or returns the number it already has. `None` when the table is full.
     pub fn add_peer(&mut self, endpoint: EndpointId, caps: LinkCaps) -> Option<PeerId> {
-        if let Some(&peer) = self.by_endpoint.get(&endpoint) {
+        if let Some(&peer) = self.names.by_endpoint.get(&endpoint) {
             return Some(peer);
         }
         if self.peers.len() >= (self.cfg.peers_max as usize).min(1 << 20) {
@@ -279,7 +261,7 @@ impl Engine {
         let generation = ((self.me.0 & 0xfff) as u32).max(1);
         let session = crate::wire::session_number(id.0, generation);
         self.peers.push(Peer::new(&self.cfg, id, endpoint, session, caps));
-        self.by_endpoint.insert(endpoint, id);
+        self.names.by_endpoint.insert(endpoint, id);
         if !self.cfg.exceptions.is_empty() {
             self.make_exceptions(id, endpoint);
         }
@@ -289,42 +271,19 @@ impl Engine {
     /// Names the rank of an endpoint that may become a peer next, for the settings with values for
     /// some ranks.
     pub fn introduce(&mut self, endpoint: EndpointId, rank: Option<u32>) {
-        self.introduced = (endpoint, rank);
+        self.names.introduced = (endpoint, rank);
     }
 
     /// Applies the settings with values for some ranks to a new peer.
     fn make_exceptions(&mut self, peer: PeerId, endpoint: EndpointId) {
-        let rank = self.introduced.1.filter(|_| self.introduced.0 == endpoint);
+        let rank = self.names.introduced.1.filter(|_| self.names.introduced.0 == endpoint);
         let special = self.cfg.for_peer(rank);
-        self.choose(peer, special.reliability, special.mtu);
+        self.peer_mut(peer).choose(special.reliability, special.mtu);
         if special.transfer != self.cfg.transfer {
-            self.choose_transfer(peer, special.transfer);
+            self.peer_mut(peer).choose_transfer(special.transfer);
         }
         if special.fetch_add != self.cfg.fetch_add {
-            self.choose_fetch_add(peer, special.fetch_add);
-        }
-    }
-
-    /// Adopts the capabilities of the path to a peer, once the link knows them.
-    pub fn set_path(&mut self, peer: PeerId, caps: LinkCaps) {
-        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.set_caps(&self.cfg, caps);
-        }
-    }
-
-    /// Limits packets on the path to `mtu` bytes from now on.
-    pub fn set_mtu(&mut self, peer: PeerId, mtu: u32) {
-        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.path.carried.mtu = mtu;
-            p.path.caps.mtu = p.path.chosen_mtu(mtu);
-        }
-    }
-
-    /// Sets the capabilities of the bulk link: longest packet, trains, stripes, and the length from
-    /// which messages take it.
-    pub fn set_bulk(&mut self, peer: PeerId, caps: LinkCaps) {
-        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.path.set_bulk(caps);
+            self.peer_mut(peer).choose_fetch_add(special.fetch_add);
         }
     }
 
@@ -374,25 +333,6 @@ impl Engine {
         Ok(id)
     }
 
-    /// Notes that the caller waits for messages of `peer` without an operation, by probes: until
-    /// `unwatch` its silence is noticed all the same. Opens the session. False if the peer does not
-    /// exist or has failed; then no `unwatch` must follow.
-    pub fn watch(&mut self, now: Instant, peer: PeerId) -> bool {
-        let alive = self.alive(peer).is_ok();
-        if alive {
-            self.wait_for(now, peer);
-            self.open(now, peer);
-        }
-        alive
-    }
-
-    /// Ends one `watch` that was true.
-    pub fn unwatch(&mut self, peer: PeerId) {
-        if let Some(p) = self.peers.get_mut(peer.0 as usize) {
-            p.watch.waiting = p.watch.waiting.saturating_sub(1);
-        }
-    }
-
     fn wait_for(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
         p.watch.waiting += 1;
@@ -428,39 +368,6 @@ impl Engine {
         self.wake(now, peer);
     }
 
-    /// Returns the number of messages queued for a peer that have not been sent.
-    #[inline]
-    pub fn queued(&self, peer: PeerId) -> usize {
-        self.peers.get(peer.0 as usize).map_or(0, |p| p.queue.msgs.len())
-    }
-
-    /// Returns the longest message to a peer that is one packet on any link, in bytes.
-    #[inline]
-    pub fn single_max(&self, peer: PeerId) -> usize {
-        let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.path.mtu() as usize);
-        mtu.saturating_sub(Eager::LEN)
-    }
-
-    /// Returns true if an eager message of `len` bytes to a peer is one packet.
-    #[inline]
-    pub fn is_single(&self, peer: PeerId, len: usize) -> bool {
-        let mtu = self.peers.get(peer.0 as usize).map_or(0, |p| p.mtu_for(len as u64) as usize);
-        len <= mtu.saturating_sub(Eager::LEN)
-    }
-
-    /// Returns true if `poll_event` or `poll_transmit` may return something.
-    #[inline]
-    pub fn has_output(&self) -> bool {
-        !self.ready.is_empty() || !self.events.is_empty() || !self.blocked.is_empty()
-    }
-
-    /// Returns true if `poll_event` or `poll_transmit` may return something that a program waits
-    /// for, here or at a peer.
-    #[inline]
-    pub fn has_urgent(&self) -> bool {
-        self.urgent || !self.events.is_empty() || !self.blocked.is_empty()
-    }
-
     /// Puts a peer into the ready queue; opens the session first if it is not open.
     fn wake(&mut self, now: Instant, peer: PeerId) {
         let p = &mut self.peers[peer.0 as usize];
@@ -473,7 +380,7 @@ impl Engine {
     /// Puts a peer into the ready queue.
     #[inline]
     fn make_ready(&mut self, peer: PeerId) {
-        self.urgent = true;
+        self.turns.urgent = true;
         self.make_ready_late(peer);
     }
 
@@ -483,7 +390,7 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         if !p.queue.ready {
             p.queue.ready = true;
-            self.ready.push_back(peer);
+            self.turns.ready.push_back(peer);
         }
     }
 
@@ -582,58 +489,11 @@ impl Engine {
             released: true,
         }));
     }
-
-    /// Cancels a receive that has not matched. False if it is too late: its completion will come.
-    pub fn cancel(&mut self, id: OpId) -> bool {
-        let cancelled = self.posted.iter_mut().any(|p| p.cancel(id));
-        if cancelled {
-            self.fail_op(id, OpError::Cancelled);
-        }
-        cancelled
-    }
-
-    /// Takes back the memory of an operation, which ends before the operation: as `discard`, and
-    /// its address is given to no peer from now on. `None` if no operation needs the memory any
-    /// more.
-    pub fn take_back(&mut self, id: OpId) -> Option<TakenBack> {
-        let op = self.ops.get_mut(id.0)?;
-        let (peer, mut known) = (op.peer, false);
-        let is_read = matches!(op.kind, Kind::Send(_) | Kind::Put(_));
-        match &mut op.kind {
-            Kind::Send(send) => {
-                known = send.announced && send.addr != 0;
-                send.addr = 0;
-            }
-            Kind::Recv(recv) => {
-                recv.addr = 0;
-                known = op.pull().is_some_and(|pull| pull.back_parts() > 0);
-            }
-            Kind::Put(_) | Kind::Get(_) | Kind::Atomic => {}
-        }
-        let known_to = peer.filter(|_| known);
-        if let Some(peer) = known_to {
-            self.peers[peer.0 as usize].path.caps.direct = false;
-        }
-        self.discard(id);
-        Some(TakenBack { is_read, known_to })
-    }
-
-    /// Discards an operation whose result is not wanted: a posted receive is cancelled, any other
-    /// continues to its end without a completion; `Event::Release` (or a cancelled completion)
-    /// follows.
-    pub fn discard(&mut self, id: OpId) {
-        if self.cancel(id) {
-            return;
-        }
-        if let Some(op) = self.ops.get_mut(id.0) {
-            op.discard = true;
-        }
-    }
 }
 
 #[cfg(test)]
 impl Engine {
-    fn peer(&self, peer: PeerId) -> &Peer {
+    fn kept_of(&self, peer: PeerId) -> &Peer {
         &self.peers[peer.0 as usize]
     }
 

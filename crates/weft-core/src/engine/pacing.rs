@@ -207,7 +207,7 @@ mod tests {
         let last = nodes - 1;
         for from in 0..last {
             let to = net.peer(from, last);
-            net.nodes[from].engine.open(net.now, to);
+            net.nodes[from].engine.peer_mut(to).open(net.now);
         }
         net.run(50);
         net.script = Box::new(|f| if f.kind() == PacketType::Data { vec![] } else { vec![DELAY] });
@@ -285,7 +285,7 @@ mod tests {
     fn forget_pulls__a_failed_peer_gives_its_part_of_the_window_back() {
         let (mut net, ops) = asked(3, 4 << 20);
         let gone = net.peer(2, 0);
-        net.nodes[2].engine.handle_peer_failure(gone, PeerFailure::Gone);
+        net.nodes[2].engine.peer_mut(gone).handle_failure(PeerFailure::Gone);
         let second = pulled(&mut net, 1);
         let pulls = &net.nodes[2].engine.pulls;
         assert_eq!((pulls.out, pulls.busy, pulls.owing), (second, 1, 1));

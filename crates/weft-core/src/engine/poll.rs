@@ -1,6 +1,7 @@
 //! Outgoing packets: choice of the peer, and order of its packets.
 
 use super::types::{Event, Payload, Transmit};
+use super::views::{LinksMut, Output, PeerMut};
 use super::{cut, eager, put, rendezvous, session, Engine, QUANTUM};
 use crate::id::PeerId;
 use crate::peer::{Desc, Item, State, Step, StreamSource};
@@ -21,89 +22,23 @@ impl Engine {
     /// it goes back by `handle_refused`, in the order given; if the link accepts it,
     /// `handle_accepted` is called.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        while let Some(&peer) = self.ready.front() {
+        while let Some(&peer) = self.turns.ready.front() {
             if let Some(t) = self.next_packet(now, peer) {
                 self.stats.packets_sent += u64::from(t.packets);
                 self.stats.bytes_sent += u64::from(t.payload.len());
-                self.quantum = self.quantum.saturating_sub(t.packets);
-                if self.quantum == 0 {
-                    self.quantum = QUANTUM;
-                    self.ready.rotate_left(1);
+                self.turns.quantum = self.turns.quantum.saturating_sub(t.packets);
+                if self.turns.quantum == 0 {
+                    self.turns.quantum = QUANTUM;
+                    self.turns.ready.rotate_left(1);
                 }
                 return Some(t);
             }
-            self.quantum = QUANTUM;
-            self.ready.pop_front();
+            self.turns.quantum = QUANTUM;
+            self.turns.ready.pop_front();
             self.peers[peer.0 as usize].queue.ready = false;
         }
-        self.urgent = false;
+        self.turns.urgent = false;
         None
-    }
-
-    /// Notes that the link accepted a packet whose payload lies in an operation's buffer.
-    #[inline]
-    pub fn handle_accepted(&mut self, t: &Transmit) {
-        let Payload::Op { op: id, .. } = t.payload else { return };
-        if self.peers[t.peer.0 as usize].conn.windows.is_some() {
-            return;
-        }
-        if let Some(op) = self.ops.get_mut(id.0) {
-            op.unacked -= 1;
-            if op.unacked == 0 && op.finished {
-                self.retire(id);
-            }
-        }
-    }
-
-    /// Notes that the link is full for this peer: the packet waits until `handle_unblocked`, before
-    /// those of this peer that wait already. Of a burst the last packet is given back first.
-    pub fn handle_refused(&mut self, t: Transmit) {
-        self.stats.packets_sent -= u64::from(t.packets);
-        self.stats.bytes_sent -= u64::from(t.payload.len());
-        let p = &mut self.peers[t.peer.0 as usize];
-        if matches!(p.state, State::Failed(_)) {
-            return;
-        }
-        if !p.queue.blocked {
-            self.blocked.push(t.peer);
-        }
-        p.queue.put_back(t);
-    }
-
-    /// Notes that links may have room again.
-    #[inline]
-    pub fn handle_unblocked(&mut self) {
-        while let Some(peer) = self.blocked.pop() {
-            self.peers[peer.0 as usize].queue.blocked = false;
-            self.make_ready(peer);
-        }
-    }
-
-    /// Notes that the link accepts nothing more for this peer (`true`), until it says so (`false`):
-    /// waiting packets are not tried before.
-    pub fn hold(&mut self, peer: PeerId, held: bool) {
-        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
-        let held = held && p.failure().is_none();
-        if core::mem::replace(&mut p.queue.held, held) == held {
-            return;
-        }
-        if held {
-            self.held += 1;
-        } else {
-            self.held -= 1;
-            self.make_ready(peer);
-        }
-    }
-
-    /// Returns true if any peer is held: its link may release it at any time.
-    #[inline]
-    pub fn has_held(&self) -> bool {
-        self.held > 0
-    }
-
-    /// Returns true if a link refused a packet that still waits, and may accept it at any time.
-    pub fn has_blocked(&self) -> bool {
-        !self.blocked.is_empty()
     }
 
     fn next_packet(&mut self, now: Instant, peer: PeerId) -> Option<Transmit> {
@@ -358,4 +293,77 @@ impl Engine {
 /// Returns the answer to a get that cannot continue.
 fn refusal(op: u32) -> Desc {
     Desc::bare(Packet::Reply(Reply { value: 0, status: status::REFUSED }), op)
+}
+
+impl PeerMut<'_> {
+    /// Notes that the link accepts nothing more for this peer (`true`), until it says so (`false`):
+    /// waiting packets are not tried before.
+    pub fn hold(self, held: bool) {
+        let peer = self.peer;
+        let Some(p) = self.engine.peers.get_mut(peer.0 as usize) else { return };
+        let held = held && p.failure().is_none();
+        if core::mem::replace(&mut p.queue.held, held) == held {
+            return;
+        }
+        if held {
+            self.engine.turns.held += 1;
+        } else {
+            self.engine.turns.held -= 1;
+            self.engine.make_ready(peer);
+        }
+    }
+}
+
+impl LinksMut<'_> {
+    /// Notes that the link accepted a packet whose payload lies in an operation's buffer.
+    #[inline]
+    pub fn handle_accepted(self, t: &Transmit) {
+        let Payload::Op { op: id, .. } = t.payload else { return };
+        if self.engine.peers[t.peer.0 as usize].conn.windows.is_some() {
+            return;
+        }
+        if let Some(op) = self.engine.ops.get_mut(id.0) {
+            op.unacked -= 1;
+            if op.unacked == 0 && op.finished {
+                self.engine.retire(id);
+            }
+        }
+    }
+
+    /// Notes that the link is full for this peer: the packet waits until `handle_unblocked`, before
+    /// those of this peer that wait already. Of a burst the last packet is given back first.
+    pub fn handle_refused(self, t: Transmit) {
+        self.engine.stats.packets_sent -= u64::from(t.packets);
+        self.engine.stats.bytes_sent -= u64::from(t.payload.len());
+        let p = &mut self.engine.peers[t.peer.0 as usize];
+        if matches!(p.state, State::Failed(_)) {
+            return;
+        }
+        if !p.queue.blocked {
+            self.engine.turns.blocked.push(t.peer);
+        }
+        p.queue.put_back(t);
+    }
+
+    /// Notes that links may have room again.
+    #[inline]
+    pub fn handle_unblocked(self) {
+        while let Some(peer) = self.engine.turns.blocked.pop() {
+            self.engine.peers[peer.0 as usize].queue.blocked = false;
+            self.engine.make_ready(peer);
+        }
+    }
+}
+
+impl Output<'_> {
+    /// Returns true if a link refused a packet that still waits, and may accept it at any time.
+    pub fn blocked(self) -> bool {
+        !self.engine.turns.blocked.is_empty()
+    }
+
+    /// Returns true if any peer is held: its link may release it at any time.
+    #[inline]
+    pub fn held(self) -> bool {
+        self.engine.turns.held > 0
+    }
 }

@@ -3,6 +3,7 @@
 use super::op::{self, Kind, Op};
 use super::region::Rights;
 use super::types::{Payload, Placement, Refused};
+use super::views::MemoryMut;
 use super::{Engine, REQUESTS_MAX};
 use crate::error::OpError;
 use crate::id::{OpId, PeerId};
@@ -51,45 +52,6 @@ pub(super) fn next(peer: &mut Peer, ops: &mut Slab<Op>, id: OpId) -> Step {
 }
 
 impl Engine {
-    /// Writes `len` bytes of the operation's buffer to a region of the peer. Completes when the
-    /// bytes are in the peer's memory.
-    pub fn put(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        key: u64,
-        offset: u64,
-        len: u64,
-        context: u64,
-    ) -> Result<OpId, Refused> {
-        self.usable(now, peer)?;
-        let kind = Kind::Put(op::Put { key, offset, len, sent: 0 });
-        let id = self.add_op(now, Op::new(Some(peer), context, kind))?;
-        self.stats.messages_sent += 1;
-        self.enqueue(now, peer, Item::Put(id));
-        Ok(id)
-    }
-
-    /// Reads `len` bytes of a region of the peer into the operation's buffer.
-    pub fn get(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        key: u64,
-        offset: u64,
-        len: u64,
-        context: u64,
-    ) -> Result<OpId, Refused> {
-        self.usable(now, peer)?;
-        let mut op = Op::new(Some(peer), context, Kind::Get(Pull::new(len)));
-        op.status.len = len;
-        let id = self.add_op(now, op)?;
-        self.stats.messages_sent += 1;
-        let packet = Packet::Get(Get { key, offset, len });
-        self.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0)));
-        Ok(id)
-    }
-
     pub(super) fn on_put(
         &mut self,
         now: Instant,
@@ -116,21 +78,6 @@ impl Engine {
                 Placement::Region { key: put.key, offset, peer, put: common.imm }
             }
             _ => Placement::None,
-        }
-    }
-
-    /// Refuses the put whose packet was handled last: its bytes had no place, since the registered
-    /// memory is not there any more, or may not be written to.
-    pub fn handle_put_unmapped(&mut self, peer: PeerId, put: u32) {
-        self.stats.refused += 1;
-        let p = &mut self.peers[peer.0 as usize];
-        let reply = p.queue.ctrl.iter_mut().rev().find_map(|desc| match &mut desc.packet {
-            Packet::Reply(reply) if desc.imm == put => Some(reply),
-            _ => None,
-        });
-        match reply {
-            Some(reply) => reply.status = status::UNMAPPED,
-            None => p.incoming.put_status = status::UNMAPPED,
         }
     }
 
@@ -213,5 +160,61 @@ impl Engine {
         // Packets that may still be sent again keep the buffer a little longer.
         self.finish(id);
         Placement::None
+    }
+}
+
+impl MemoryMut<'_> {
+    /// Writes `len` bytes of the operation's buffer to a region of the peer. Completes when the
+    /// bytes are in the peer's memory.
+    pub fn put(
+        self,
+        now: Instant,
+        peer: PeerId,
+        key: u64,
+        offset: u64,
+        len: u64,
+        context: u64,
+    ) -> Result<OpId, Refused> {
+        self.engine.usable(now, peer)?;
+        let kind = Kind::Put(op::Put { key, offset, len, sent: 0 });
+        let id = self.engine.add_op(now, Op::new(Some(peer), context, kind))?;
+        self.engine.stats.messages_sent += 1;
+        self.engine.enqueue(now, peer, Item::Put(id));
+        Ok(id)
+    }
+
+    /// Reads `len` bytes of a region of the peer into the operation's buffer.
+    pub fn get(
+        self,
+        now: Instant,
+        peer: PeerId,
+        key: u64,
+        offset: u64,
+        len: u64,
+        context: u64,
+    ) -> Result<OpId, Refused> {
+        self.engine.usable(now, peer)?;
+        let mut op = Op::new(Some(peer), context, Kind::Get(Pull::new(len)));
+        op.status.len = len;
+        let id = self.engine.add_op(now, op)?;
+        self.engine.stats.messages_sent += 1;
+        let packet = Packet::Get(Get { key, offset, len });
+        self.engine.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0)));
+        Ok(id)
+    }
+
+    /// Refuses the put whose packet was handled last: its bytes had no place, since the registered
+    /// memory is not there any more, or may not be written to.
+    pub fn handle_put_unmapped(self, peer: PeerId, put: u32) {
+        self.engine.stats.refused += 1;
+        let p = &mut self.engine.peers[peer.0 as usize];
+        let reply = p.queue.ctrl.iter_mut().rev().find_map(|desc| match &mut desc.packet {
+            Packet::Reply(reply) if desc.imm == put => Some(reply),
+            _ => None,
+        });
+        match reply {
+            Some(reply) => reply.status = status::UNMAPPED,
+            None => p.incoming.put_status = status::UNMAPPED,
+        }
     }
 }

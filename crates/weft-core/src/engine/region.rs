@@ -1,6 +1,5 @@
 //! Registered memory: keys, bounds, rights.
 
-use super::Engine;
 use alloc::collections::BTreeMap;
 
 /// A peer's rights on a region.
@@ -29,7 +28,7 @@ const REGIONS_MAX: usize = 1 << 20;
 
 /// The table of regions, by key.
 #[derive(Default)]
-pub(super) struct Regions {
+pub struct Regions {
     by_key: BTreeMap<u64, Region>,
     /// Low half of the next key that this side chooses.
     next: u32,
@@ -52,11 +51,11 @@ impl Regions {
     }
 }
 
-impl Engine {
+impl Regions {
     /// Registers a region of `len` bytes under a key made of `random`. `None` if the table is full.
     pub fn register(&mut self, len: u64, rights: Rights, random: u32) -> Option<u64> {
-        let low = self.regions.next;
-        self.regions.next = low.wrapping_add(1);
+        let low = self.next;
+        self.next = low.wrapping_add(1);
         let key = u64::from(random) << 32 | u64::from(low);
         self.register_as(key, 0, len, rights).then_some(key)
     }
@@ -65,7 +64,7 @@ impl Engine {
     /// the caller made it, but peers are authenticated anyway. Peers count its bytes from `first`.
     /// False if the key is taken or the table full.
     pub fn register_as(&mut self, key: u64, first: u64, len: u64, rights: Rights) -> bool {
-        let by_key = &mut self.regions.by_key;
+        let by_key = &mut self.by_key;
         let free = by_key.len() < REGIONS_MAX && !by_key.contains_key(&key);
         if free {
             by_key.insert(key, Region { first, len, rights });
@@ -73,19 +72,8 @@ impl Engine {
         free
     }
 
-    /// Returns the offset in a region of `len` bytes that a peer calls `offset`, if it may use them
-    /// so.
-    pub fn permits(&self, key: u64, offset: u64, len: u64, need: Rights) -> Option<u64> {
-        self.regions.find(key, offset, len, need)
-    }
-
-    /// Returns true if there is a region under the key.
-    pub fn has_region(&self, key: u64) -> bool {
-        self.regions.has(key)
-    }
-
     /// Ends all remote use of a region. A get in progress is refused.
     pub fn unregister(&mut self, key: u64) {
-        self.regions.by_key.remove(&key);
+        self.by_key.remove(&key);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::op::{Kind, Op, RecvState};
 use super::types::{Direct, Event, Payload, Placement};
+use super::views::{MemoryMut, OpsView};
 use super::{eager, Engine, StoredState};
 use crate::id::{OpId, PeerId};
 use crate::peer::{Desc, Peer, Step, Stream, StreamSource};
@@ -129,23 +130,6 @@ impl Engine {
         }
     }
 
-    /// Asks the sender of a message, which is ready when the driver is about to copy part `d` of
-    /// it, to copy too, which may leave less of the part. The request should be sent before that
-    /// copy.
-    pub fn direct_share(&mut self, now: Instant, d: &mut Direct) {
-        let block = u64::from(self.cfg.direct_block);
-        if !self.cfg.direct_share {
-            return;
-        }
-        let Some(pull) = self.ops.get_mut(d.op.0).and_then(Op::pull) else { return };
-        pull.unclaim(Part { offset: d.offset, len: d.len });
-        self.share(now, d.op);
-        let pull = self.ops.get_mut(d.op.0).and_then(Op::pull);
-        if let Some(part) = pull.and_then(|pull| pull.claim_direct(block)) {
-            d.len = part.len;
-        }
-    }
-
     /// Asks the sender to copy parts from the back.
     fn share(&mut self, now: Instant, id: OpId) {
         let block = u64::from(self.cfg.direct_block);
@@ -190,18 +174,6 @@ impl Engine {
         }
     }
 
-    /// Returns true if a message is being fetched for this operation.
-    pub fn is_fetching(&self, id: OpId) -> bool {
-        self.ops.get(id.0).is_some_and(|op| !op.finished)
-    }
-
-    /// Notes that the driver takes the rest of a message, `d` included, in packets.
-    pub fn handle_direct_declined(&mut self, now: Instant, d: &Direct) {
-        if self.packets_instead(now, d) {
-            self.stats.direct_declined += 1;
-        }
-    }
-
     /// Requests the rest of a message by packets, this part included. False if no operation waits
     /// for it any more.
     fn packets_instead(&mut self, now: Instant, d: &Direct) -> bool {
@@ -215,27 +187,6 @@ impl Engine {
         p.queue.ctrl.push_back(Desc::bare(Packet::Pull(ask), *msg));
         self.ask_on(now, d.op);
         true
-    }
-
-    /// Notes that the driver has done, or could not do, a direct read.
-    pub fn handle_direct_read(&mut self, now: Instant, d: &Direct, ok: bool) {
-        if !ok {
-            if self.packets_instead(now, d) {
-                self.stats.direct_failures += 1;
-                self.peers[d.peer.0 as usize].path.caps.direct = false;
-            }
-            return;
-        }
-        let Some(op) = self.ops.get_mut(d.op.0) else { return };
-        let Kind::Recv(r) = &mut op.kind else { return };
-        let RecvState::Pull { pull, .. } = &mut r.state else { return };
-        self.stats.direct_bytes += d.len;
-        pull.arrived(d.offset, d.len);
-        if pull.complete() {
-            self.ask_on(now, d.op);
-            return;
-        }
-        self.read_on(d.op);
     }
 
     pub(super) fn on_pull(
@@ -295,21 +246,6 @@ impl Engine {
         }
         p.queue.data.push_back(Stream { source, recv, offset, shift, end: offset + len });
         self.wake(now, peer);
-    }
-
-    /// Notes that the driver has done, or could not do, a direct write.
-    pub fn handle_direct_write(&mut self, now: Instant, d: &Direct, ok: bool) {
-        if self.peers[d.peer.0 as usize].failure().is_some() {
-            return;
-        }
-        if ok {
-            self.stats.direct_bytes += d.len;
-            let done = DirectDone { offset: d.offset, len: d.len };
-            self.answer(now, d.peer, Desc::bare(Packet::DirectDone(done), d.recv));
-        } else {
-            self.stats.direct_failures += 1;
-            self.stream(now, d.peer, StreamSource::Op(d.op), d.recv, d.offset, 0, d.len);
-        }
     }
 
     pub(super) fn on_data(
@@ -480,5 +416,74 @@ impl Engine {
         }
         self.finish(id);
         Placement::None
+    }
+}
+
+impl OpsView<'_> {
+    /// Returns true if a message is being fetched for this operation.
+    pub fn is_fetching(self, id: OpId) -> bool {
+        self.engine.ops.get(id.0).is_some_and(|op| !op.finished)
+    }
+}
+
+impl MemoryMut<'_> {
+    /// Asks the sender of a message, which is ready when the driver is about to copy part `d` of
+    /// it, to copy too, which may leave less of the part. The request should be sent before that
+    /// copy.
+    pub fn direct_share(self, now: Instant, d: &mut Direct) {
+        let block = u64::from(self.engine.cfg.direct_block);
+        if !self.engine.cfg.direct_share {
+            return;
+        }
+        let Some(pull) = self.engine.ops.get_mut(d.op.0).and_then(Op::pull) else { return };
+        pull.unclaim(Part { offset: d.offset, len: d.len });
+        self.engine.share(now, d.op);
+        let pull = self.engine.ops.get_mut(d.op.0).and_then(Op::pull);
+        if let Some(part) = pull.and_then(|pull| pull.claim_direct(block)) {
+            d.len = part.len;
+        }
+    }
+
+    /// Notes that the driver has done, or could not do, a direct read.
+    pub fn handle_direct_read(self, now: Instant, d: &Direct, ok: bool) {
+        if !ok {
+            if self.engine.packets_instead(now, d) {
+                self.engine.stats.direct_failures += 1;
+                self.engine.peers[d.peer.0 as usize].path.caps.direct = false;
+            }
+            return;
+        }
+        let Some(op) = self.engine.ops.get_mut(d.op.0) else { return };
+        let Kind::Recv(r) = &mut op.kind else { return };
+        let RecvState::Pull { pull, .. } = &mut r.state else { return };
+        self.engine.stats.direct_bytes += d.len;
+        pull.arrived(d.offset, d.len);
+        if pull.complete() {
+            self.engine.ask_on(now, d.op);
+            return;
+        }
+        self.engine.read_on(d.op);
+    }
+
+    /// Notes that the driver has done, or could not do, a direct write.
+    pub fn handle_direct_write(self, now: Instant, d: &Direct, ok: bool) {
+        if self.engine.peers[d.peer.0 as usize].failure().is_some() {
+            return;
+        }
+        if ok {
+            self.engine.stats.direct_bytes += d.len;
+            let done = DirectDone { offset: d.offset, len: d.len };
+            self.engine.answer(now, d.peer, Desc::bare(Packet::DirectDone(done), d.recv));
+        } else {
+            self.engine.stats.direct_failures += 1;
+            self.engine.stream(now, d.peer, StreamSource::Op(d.op), d.recv, d.offset, 0, d.len);
+        }
+    }
+
+    /// Notes that the driver takes the rest of a message, `d` included, in packets.
+    pub fn handle_direct_declined(self, now: Instant, d: &Direct) {
+        if self.engine.packets_instead(now, d) {
+            self.engine.stats.direct_declined += 1;
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The latency path of a send: the packet of a message that may leave at once.
 //!
 //! [`Engine::reserve`] takes the message's credit and makes its header, the driver offers the
-//! packet to the link, and then [`Engine::commit`] or [`Engine::roll_back`] ends the reservation.
+//! packet to the link, and then [`Reservation::commit`] or [`Reservation::roll_back`] ends the
+//! reservation.
 //! If no packet can be reserved, or the link has no room, the message takes the ordinary path
 //! ([`Engine::send`]).
 
@@ -15,8 +16,8 @@ use crate::seq::Seq;
 use crate::time::Instant;
 use crate::wire::{self, flags as flag, Eager, HeaderBuf, Packet};
 
-/// The reserved packet of a message. [`Engine::commit`] or [`Engine::roll_back`] must take it
-/// before any other call of the engine.
+/// The reserved packet of a message. [`Reservation::commit`] or [`Reservation::roll_back`] must
+/// take it before any other call of the engine.
 #[must_use = "credit and numbers stay taken"]
 #[derive(Debug)]
 pub struct Reservation {
@@ -31,6 +32,31 @@ impl Reservation {
     #[inline]
     pub fn is_kept(&self) -> bool {
         self.numbered.is_some()
+    }
+
+    /// Ends a reservation whose packet the link has taken. Returns the operation that keeps the
+    /// bytes, if there is one: it completes unseen, and its release is an event.
+    #[inline(always)]
+    pub fn commit(self, engine: &mut Engine, now: Instant, a: &SendArgs) -> Option<OpId> {
+        engine.stats.messages_sent += 1;
+        engine.stats.packets_sent += 1;
+        engine.stats.bytes_sent += u64::from(self.len);
+        let (flags, seq) = self.numbered?;
+        engine.commit_numbered(now, a, flags, seq)
+    }
+
+    /// Ends a reservation whose packet the link has no room for: nothing was sent. The packet of
+    /// the ordinary path carries the acknowledgement and the credit that this one's header had.
+    #[cold]
+    pub fn roll_back(self, engine: &mut Engine) {
+        let p = &mut engine.peers[self.peer.0 as usize];
+        p.conn.credit.inward.refund(self.len as usize);
+        if let Some(count) = &mut p.conn.session.trusted {
+            count.sent = Seq(count.sent.0.wrapping_sub(1));
+        }
+        if let Some(w) = p.conn.windows.as_mut().filter(|_| self.is_kept()) {
+            w.unasked = w.unasked.saturating_sub(1);
+        }
     }
 }
 
@@ -111,17 +137,6 @@ impl Engine {
         self.peers[peer.0 as usize].conn.windows.as_ref().is_some_and(|w| w.send.can_send())
     }
 
-    /// Ends a reservation whose packet the link has taken. Returns the operation that keeps the
-    /// bytes, if there is one: it completes unseen, and its release is an event.
-    #[inline(always)]
-    pub fn commit(&mut self, now: Instant, a: &SendArgs, reserved: Reservation) -> Option<OpId> {
-        self.stats.messages_sent += 1;
-        self.stats.packets_sent += 1;
-        self.stats.bytes_sent += u64::from(reserved.len);
-        let (flags, seq) = reserved.numbered?;
-        self.commit_numbered(now, a, flags, seq)
-    }
-
     #[inline(always)]
     fn commit_numbered(
         &mut self,
@@ -161,19 +176,5 @@ impl Engine {
             self.timers.arm(&mut p.conn, again);
         }
         Some(op)
-    }
-
-    /// Ends a reservation whose packet the link has no room for: nothing was sent. The packet of
-    /// the ordinary path carries the acknowledgement and the credit that this one's header had.
-    #[cold]
-    pub fn roll_back(&mut self, reserved: Reservation) {
-        let p = &mut self.peers[reserved.peer.0 as usize];
-        p.conn.credit.inward.refund(reserved.len as usize);
-        if let Some(count) = &mut p.conn.session.trusted {
-            count.sent = Seq(count.sent.0.wrapping_sub(1));
-        }
-        if let Some(w) = p.conn.windows.as_mut().filter(|_| reserved.is_kept()) {
-            w.unasked = w.unasked.saturating_sub(1);
-        }
     }
 }

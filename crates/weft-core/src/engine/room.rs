@@ -6,6 +6,7 @@
 
 use super::op::Kind;
 use super::types::Event;
+use super::views::{MatchingView, PeerMut};
 use super::{Engine, Op, TAGGED};
 use crate::error::PeerFailure;
 use crate::id::PeerId;
@@ -41,11 +42,6 @@ fn step(base: u32) -> u32 {
 }
 
 impl Engine {
-    /// Returns the bytes of the room for unexpected messages that peers have got.
-    pub fn room_used(&self) -> u64 {
-        self.budget.used()
-    }
-
     /// Returns the number of messages that a peer may still announce.
     pub(super) fn announcements_left(&self, peer: PeerId) -> u32 {
         let p = &self.peers[peer.0 as usize];
@@ -67,7 +63,7 @@ impl Engine {
             return true;
         }
         let p = &mut self.peers[peer.0 as usize];
-        if !self.budget.take(peer, &mut p.incoming.share, u64::from(step) * ANNOUNCED) {
+        if !self.matching.budget.take(peer, &mut p.incoming.share, u64::from(step) * ANNOUNCED) {
             return false;
         }
         p.incoming.share.granted += step;
@@ -107,23 +103,6 @@ impl Engine {
         }
     }
 
-    /// Notes that an active message of `len` bytes of a peer is kept until the program asks for it.
-    /// A peer with little credit left gets more, since an awaited message may come behind.
-    pub fn handle_active_kept(&mut self, now: Instant, peer: PeerId, len: u64) {
-        let (messages, bytes) = &mut self.peers[peer.0 as usize].incoming.share.kept;
-        (*messages, *bytes) = (*messages + 1, *bytes + len);
-        if !self.extend_credit(peer) {
-            self.note_full(now, peer);
-        }
-    }
-
-    /// Gives back the credit of an active message that was kept.
-    pub fn release_kept(&mut self, peer: PeerId, len: u64) {
-        let (messages, bytes) = &mut self.peers[peer.0 as usize].incoming.share.kept;
-        (*messages, *bytes) = (messages.saturating_sub(1), bytes.saturating_sub(len));
-        self.release(peer, len);
-    }
-
     /// Lets the credit of a peer grow if it has little left. False if there is no room.
     fn extend_credit(&mut self, peer: PeerId) -> bool {
         let p = &mut self.peers[peer.0 as usize];
@@ -131,7 +110,7 @@ impl Engine {
             return true;
         };
         p.incoming.share.wants_credit =
-            !self.budget.take(peer, &mut p.incoming.share, u64::from(units) * EXTENDED);
+            !self.matching.budget.take(peer, &mut p.incoming.share, u64::from(units) * EXTENDED);
         if p.incoming.share.wants_credit {
             return false;
         }
@@ -162,8 +141,8 @@ impl Engine {
 
     /// Takes room back from a peer; one that waits for room may have it.
     fn give_room(&mut self, peer: PeerId, bytes: u64) {
-        self.budget.give(&mut self.peers[peer.0 as usize].incoming.share, bytes);
-        let Some(next) = self.budget.next_short() else { return };
+        self.matching.budget.give(&mut self.peers[peer.0 as usize].incoming.share, bytes);
+        let Some(next) = self.matching.budget.next_short() else { return };
         let p = &mut self.peers[next.0 as usize];
         p.incoming.share.called();
         if p.failure().is_some() {
@@ -229,14 +208,14 @@ impl Engine {
         let ops = self.ops.keys().filter_map(|key| self.ops.get(key));
         let of_peer = ops.filter(|op| op.peer == Some(peer)).count();
         self.peers[peer.0 as usize].watch.waiting as usize > of_peer
-            || self.awaits()
-            || self.posted[TAGGED].any_for(peer)
+            || self.matching().awaits()
+            || self.matching.posted[TAGGED].any_for(peer)
     }
 
     /// Returns the number of a peer's messages that wait for a receive here, and their bytes: in
     /// the store, announced, and at clients of the driver.
     fn left_by(&self, peer: PeerId) -> (u64, u64) {
-        let stored = self.stored.keys().filter_map(|id| self.stored.get(id));
+        let stored = self.matching.stored.keys().filter_map(|id| self.matching.stored.get(id));
         let lens = stored.filter(|s| s.peer == peer).map(|s| s.len);
         let kept = self.peers[peer.0 as usize].incoming.share.kept;
         lens.fold(kept, |(n, bytes), len| (n + 1, bytes + len))
@@ -284,11 +263,11 @@ impl Engine {
 
     /// Gives back memory of tables that a burst needed, at intervals.
     pub(super) fn shrink_tables(&mut self, now: Instant) {
-        if now < self.shrink_at {
+        if now < self.matching.shrink_at {
             return;
         }
-        self.shrink_at = now + SHRINK_EVERY;
-        let (ops, stored) = (self.ops.shrink(), self.stored.shrink());
+        self.matching.shrink_at = now + SHRINK_EVERY;
+        let (ops, stored) = (self.ops.shrink(), self.matching.stored.shrink());
         if ops.is_some() || stored.is_some() {
             self.events.push_back(Event::Shrunk { ops, stored });
         }
@@ -296,5 +275,33 @@ impl Engine {
 
     fn peer_timeout(&self) -> Duration {
         Duration::from_millis(u64::from(self.cfg.peer_timeout_ms))
+    }
+}
+
+impl PeerMut<'_> {
+    /// Gives back the credit of an active message that was kept.
+    pub fn release_kept(self, len: u64) {
+        let peer = self.peer;
+        let (messages, bytes) = &mut self.engine.peers[peer.0 as usize].incoming.share.kept;
+        (*messages, *bytes) = (messages.saturating_sub(1), bytes.saturating_sub(len));
+        self.engine.peer_mut(peer).release(len);
+    }
+
+    /// Notes that an active message of `len` bytes of a peer is kept until the program asks for it.
+    /// A peer with little credit left gets more, since an awaited message may come behind.
+    pub fn handle_active_kept(self, now: Instant, len: u64) {
+        let peer = self.peer;
+        let (messages, bytes) = &mut self.engine.peers[peer.0 as usize].incoming.share.kept;
+        (*messages, *bytes) = (*messages + 1, *bytes + len);
+        if !self.engine.extend_credit(peer) {
+            self.engine.note_full(now, peer);
+        }
+    }
+}
+
+impl MatchingView<'_> {
+    /// Returns the bytes of the room for unexpected messages that peers have got.
+    pub fn room_used(self) -> u64 {
+        self.engine.matching.budget.used()
     }
 }

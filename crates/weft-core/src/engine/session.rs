@@ -1,6 +1,7 @@
 //! Opening and ending a session with a peer: HELLO, BYE, failure.
 
 use super::types::{Event, Payload, Placement, Transmit};
+use super::views::{OpsView, PeerMut, PeerView, PeersView};
 use super::{Engine, Stored, StoredState};
 use crate::caps::LinkCaps;
 use crate::config::Config;
@@ -92,34 +93,6 @@ fn hello(cfg: &Config, me: u64, p: &Peer, reply: bool) -> Transmit {
 }
 
 impl Engine {
-    /// Opens the session with a peer ahead of the first message.
-    pub fn open(&mut self, now: Instant, peer: PeerId) {
-        if self.peers.get(peer.0 as usize).is_some_and(|p| p.state == State::Idle) {
-            self.wake(now, peer);
-        }
-    }
-
-    /// Returns a question to an open peer, to be sent over any path to it: the answer proves the
-    /// path.
-    pub fn question(&self, peer: PeerId) -> Option<Transmit> {
-        let p = self.peers.get(peer.0 as usize).filter(|p| p.state == State::Ready)?;
-        Some(hello(&self.cfg, self.me.0, p, false))
-    }
-
-    /// Notes that packets to this peer now take another path: unacknowledged ones are sent again at
-    /// once.
-    pub fn handle_path_change(&mut self, now: Instant, peer: PeerId) {
-        let Some(p) = self.peers.get_mut(peer.0 as usize) else { return };
-        if let State::Opening { .. } = p.state {
-            p.greeting.hello_due = true;
-            self.make_ready(peer);
-            return;
-        }
-        let Some(w) = &mut p.conn.windows else { return };
-        w.resend(now);
-        self.wake(now, peer);
-    }
-
     /// Handles a HELLO. `caps` are those of the link it came over.
     pub(super) fn on_hello(
         &mut self,
@@ -137,7 +110,7 @@ impl Engine {
             return Placement::None;
         }
         let endpoint = crate::id::EndpointId(hello.src_eid);
-        let known = self.find_peer(endpoint);
+        let known = self.peers().find(endpoint);
         let Some(peer) = known.or_else(|| self.add_peer(endpoint, caps)) else {
             return Placement::None;
         };
@@ -257,26 +230,6 @@ impl Engine {
         out
     }
 
-    /// Returns the time after which a BYE may be considered lost: the longest retransmission
-    /// timeout of the peers that are reached over paths that lose packets and have sent no BYE
-    /// themselves. `None` if there is no such peer.
-    pub fn bye_pause(&self) -> Option<Duration> {
-        let open = self.peers.iter().filter(|p| p.state == State::Ready);
-        open.filter_map(|p| Some(p.conn.windows.as_ref()?.rtt.rto())).max()
-    }
-
-    /// Notes that the driver or a link found that the peer failed.
-    pub fn handle_peer_failure(&mut self, peer: PeerId, failure: PeerFailure) {
-        let failure = match failure {
-            // A peer that closes after this side's BYE does not answer: its process just ends.
-            PeerFailure::Gone | PeerFailure::AgentGone if self.closing => PeerFailure::Closed,
-            _ => failure,
-        };
-        if (peer.0 as usize) < self.peers.len() {
-            self.fail_peer(peer, failure);
-        }
-    }
-
     /// Ends everything: all peers fail with `failure`, and no operation continues or starts any
     /// more.
     pub fn end(&mut self, failure: PeerFailure) {
@@ -284,17 +237,12 @@ impl Engine {
         for peer in 0..self.peers.len() {
             self.fail_peer(PeerId(peer as u32), failure);
         }
-        self.end_await();
+        self.matching_mut().end_await();
         // Receives that any peer could have matched.
         for op in self.ops.keys().map(OpId).collect::<Vec<_>>() {
-            self.posted.iter_mut().any(|posted| posted.cancel(op));
+            self.matching.posted.iter_mut().any(|posted| posted.cancel(op));
             self.fail_op(op, OpError::Peer { peer: super::NO_PEER, failure });
         }
-    }
-
-    /// Returns the error of an operation that is started after [`Engine::end`].
-    pub fn end_error(&self) -> Option<OpError> {
-        self.ended.map(|failure| OpError::Peer { peer: super::NO_PEER, failure })
     }
 
     /// Ends everything that has to do with a peer.
@@ -316,7 +264,7 @@ impl Engine {
         p.state = State::Failed(failure);
         self.forget_pulls(peer);
         self.forget_grants(peer);
-        self.hold(peer, false);
+        self.peer_mut(peer).hold(false);
         let p = &mut self.peers[peer.0 as usize];
         p.release_queues();
         p.greeting.hello_due = false;
@@ -325,7 +273,7 @@ impl Engine {
         p.incoming.partial = None;
         p.greeting.last_word = word.map(|word| (word, true));
         self.stats.peers_failed += 1;
-        self.end_await();
+        self.matching_mut().end_await();
         self.end_ops(peer, failure);
         match word {
             Some(_) => self.make_ready(peer),
@@ -336,7 +284,7 @@ impl Engine {
     /// Ends the operations with a failed peer and forgets what it had begun to send.
     fn end_ops(&mut self, peer: PeerId, failure: PeerFailure) {
         let mut dead = Vec::new();
-        for posted in &mut self.posted {
+        for posted in &mut self.matching.posted {
             posted.fail_peer(peer, &mut |op: OpId| dead.push(op));
         }
         let others =
@@ -349,21 +297,88 @@ impl Engine {
         // never will, and later ones must not come in its place.
         let here = |s: &Stored| matches!(s.state, StoredState::Here);
         let mut gone = Vec::new();
-        for queue in &mut self.unexpected {
+        for queue in &mut self.matching.unexpected {
             let mut whole = true;
             queue.retain_of(peer, &mut |id| {
-                whole &= self.stored.get(id).is_some_and(here);
+                whole &= self.matching.stored.get(id).is_some_and(here);
                 gone.extend((!whole).then_some(id));
                 whole
             });
         }
-        let left = self.stored.keys().filter(|&id| {
-            self.stored.get(id).is_some_and(|s| s.peer == peer && !here(s)) && !gone.contains(&id)
+        let left = self.matching.stored.keys().filter(|&id| {
+            self.matching.stored.get(id).is_some_and(|s| s.peer == peer && !here(s))
+                && !gone.contains(&id)
         });
         gone.extend(left.collect::<Vec<_>>());
         for id in gone {
-            self.stored.remove(id);
+            self.matching.stored.remove(id);
             self.events.push_back(Event::FreeStored(id));
         }
+    }
+}
+
+impl PeersView<'_> {
+    /// Returns the time after which a BYE may be considered lost: the longest retransmission
+    /// timeout of the peers that are reached over paths that lose packets and have sent no BYE
+    /// themselves. `None` if there is no such peer.
+    pub fn bye_pause(self) -> Option<Duration> {
+        let open = self.engine.peers.iter().filter(|p| p.state == State::Ready);
+        open.filter_map(|p| Some(p.conn.windows.as_ref()?.rtt.rto())).max()
+    }
+}
+
+impl PeerView<'_> {
+    /// Returns a question to an open peer, to be sent over any path to it: the answer proves the
+    /// path.
+    pub fn question(self) -> Option<Transmit> {
+        let p = self.kept().filter(|p| p.state == State::Ready)?;
+        Some(hello(&self.engine.cfg, self.engine.me.0, p, false))
+    }
+}
+
+impl PeerMut<'_> {
+    /// Opens the session with a peer ahead of the first message.
+    pub fn open(self, now: Instant) {
+        let peer = self.peer;
+        if self.engine.peers.get(peer.0 as usize).is_some_and(|p| p.state == State::Idle) {
+            self.engine.wake(now, peer);
+        }
+    }
+
+    /// Notes that packets to this peer now take another path: unacknowledged ones are sent again at
+    /// once.
+    pub fn handle_path_change(self, now: Instant) {
+        let peer = self.peer;
+        let Some(p) = self.engine.peers.get_mut(peer.0 as usize) else { return };
+        if let State::Opening { .. } = p.state {
+            p.greeting.hello_due = true;
+            self.engine.make_ready(peer);
+            return;
+        }
+        let Some(w) = &mut p.conn.windows else { return };
+        w.resend(now);
+        self.engine.wake(now, peer);
+    }
+
+    /// Notes that the driver or a link found that the peer failed.
+    pub fn handle_failure(self, failure: PeerFailure) {
+        let peer = self.peer;
+        let failure = match failure {
+            // A peer that closes after this side's BYE does not answer: its process just ends.
+            PeerFailure::Gone | PeerFailure::AgentGone if self.engine.closing => {
+                PeerFailure::Closed
+            }
+            _ => failure,
+        };
+        if (peer.0 as usize) < self.engine.peers.len() {
+            self.engine.fail_peer(peer, failure);
+        }
+    }
+}
+
+impl OpsView<'_> {
+    /// Returns the error of an operation that is started after [`Engine::end`].
+    pub fn end_error(self) -> Option<OpError> {
+        self.engine.ended.map(|failure| OpError::Peer { peer: super::NO_PEER, failure })
     }
 }

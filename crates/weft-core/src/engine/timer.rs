@@ -192,8 +192,8 @@ impl Engine {
         if let Some(w) = &mut p.conn.windows {
             w.send.shrink();
         }
-        self.posted.iter_mut().for_each(Posted::shrink);
-        self.unexpected.iter_mut().for_each(Unexpected::shrink);
+        self.matching.posted.iter_mut().for_each(Posted::shrink);
+        self.matching.unexpected.iter_mut().for_each(Unexpected::shrink);
         self.shrink_tables(now);
     }
 }

@@ -128,14 +128,14 @@ impl Endpoint {
                 .map_err(ChoiceError::Overrun)?;
         }
         let engine = &mut driver.intake.engine;
-        if !engine.choose(peer, choices.reliability, choices.mtu) {
+        if !engine.peer_mut(peer).choose(choices.reliability, choices.mtu) {
             return Err(ChoiceError::Begun);
         }
         if choices.transfer != before.transfer {
-            engine.choose_transfer(peer, choices.transfer);
+            engine.peer_mut(peer).choose_transfer(choices.transfer);
         }
         if choices.fetch_add != before.fetch_add {
-            engine.choose_fetch_add(peer, choices.fetch_add);
+            engine.peer_mut(peer).choose_fetch_add(choices.fetch_add);
         }
         Ok(())
     }
@@ -144,26 +144,26 @@ impl Endpoint {
 impl Endpoint {
     /// Returns the transfer of payload to a peer and from it.
     pub fn transfer_of(&self, peer: PeerId) -> Transfer {
-        self.inner.borrow().driver.intake.engine.transfer_of(peer)
+        self.inner.borrow().driver.intake.engine.peer(peer).transfer()
     }
 
     /// Returns the server of fetch-and-add on the words of a peer.
     pub fn fetch_add_of(&self, peer: PeerId) -> Server {
-        self.inner.borrow().driver.intake.engine.fetch_add_of(peer)
+        self.inner.borrow().driver.intake.engine.peer(peer).fetch_add()
     }
 
     /// Returns the server of fetch-and-add for words made here from now on.
     pub fn own_fetch_add(&self) -> Server {
         let engine = &self.inner.borrow().driver.intake.engine;
-        let (own, config) = (engine.find_peer(engine.id()), engine.config());
-        own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.fetch_add_of(me))
+        let (own, config) = (engine.peers().find(engine.id()), engine.config());
+        own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.peer(me).fetch_add())
     }
 }
 
 fn chosen(driver: &Driver, peer: PeerId) -> Option<Choices> {
     let engine = &driver.intake.engine;
-    let (reliability, mtu) = engine.chosen(peer)?;
-    let (transfer, fetch_add) = (engine.transfer_of(peer), engine.fetch_add_of(peer));
+    let (reliability, mtu) = engine.peer(peer).chosen()?;
+    let (transfer, fetch_add) = (engine.peer(peer).transfer(), engine.peer(peer).fetch_add());
     Some(Choices { transfer, reliability, mtu, fetch_add, ..Choices::of(engine.config()) })
 }
 
@@ -175,7 +175,7 @@ fn check(
     served: bool,
 ) -> Result<(), ChoiceError> {
     let needs = |setting, value| Err(ChoiceError::NoAgent(NoAgent { setting, value }));
-    let own = driver.intake.engine.find_peer(driver.intake.engine.id()) == Some(peer);
+    let own = driver.intake.engine.peers().find(driver.intake.engine.id()) == Some(peer);
     let sends =
         choices.reliability == Reliability::Agent && before.reliability != Reliability::Agent;
     let server = choices.fetch_add;

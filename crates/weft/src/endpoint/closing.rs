@@ -41,7 +41,7 @@ impl Closing {
             }
         }
         // Peers that have closed too need no further BYE.
-        let pause = driver.intake.engine.bye_pause();
+        let pause = driver.intake.engine.peers().bye_pause();
         if self.byes == 0 || pause.is_some() && now >= self.next {
             driver.send_byes();
             self.byes += 1;

@@ -43,7 +43,7 @@ impl Driver {
     pub(super) fn is_coalesced(&mut self, peer: PeerId) -> bool {
         let (now, polls) = (self.intake.time.now, self.polling.polls);
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return false };
-        route.coalescing.count(now, polls) && self.intake.engine.sends_trains(peer)
+        route.coalescing.count(now, polls) && self.intake.engine.peer(peer).sends_trains()
     }
 
     /// Continues the row of a peer after polls that only waited for room.
@@ -57,7 +57,7 @@ impl Driver {
     /// Leaves a message to a peer in its queue until enough are there for a train, or
     /// `COALESCE_FOR` has passed, at most until the next round of progress.
     pub(super) fn coalesce(&mut self, peer: PeerId) {
-        let queued = self.intake.engine.queued(peer);
+        let queued = self.intake.engine.peer(peer).queued();
         self.coalesced.deferred_round = !(queued.is_multiple_of(BURST)
             || self.intake.time.now >= self.coalesced.coalesce_until);
         if !self.coalesced.deferred_round {

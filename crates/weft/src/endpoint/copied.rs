@@ -72,7 +72,7 @@ impl Endpoint {
     pub fn end_error(&self) -> Option<OpError> {
         let driver = &mut self.inner.borrow_mut().driver;
         driver.leave_if_copied();
-        driver.intake.engine.end_error()
+        driver.intake.engine.ops().end_error()
     }
 }
 

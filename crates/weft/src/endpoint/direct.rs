@@ -8,30 +8,30 @@ use weft_core::engine::types::Direct;
 impl Driver {
     /// Copies a part of a message out of the sender's memory.
     pub(super) fn read_part(&mut self, d: &Direct) {
-        if !self.intake.engine.is_fetching(d.op) {
+        if !self.intake.engine.ops().is_fetching(d.op) {
             return;
         }
         let link = self.link_of(d.peer);
         let helping = link.is_some_and(|link| self.links[link].attentive(d.peer));
         if self.copy_kind(d, helping) == CopyKind::Packets {
-            self.intake.engine.handle_direct_declined(self.intake.time.now, d);
+            self.intake.engine.memory().handle_direct_declined(self.intake.time.now, d);
             return;
         }
         let mut d = *d;
         if helping {
-            self.intake.engine.direct_share(self.intake.time.now, &mut d);
+            self.intake.engine.memory().direct_share(self.intake.time.now, &mut d);
             self.transmit();
         }
         let mut ok = false;
         if let (Some(link), Some(into)) = (link, self.intake.ops.write(d.op, d.offset, d.len)) {
             ok = self.links[link].read_direct(d.peer, d.addr, into).is_ok();
         }
-        self.intake.engine.handle_direct_read(self.intake.time.now, &d, ok);
+        self.intake.engine.memory().handle_direct_read(self.intake.time.now, &d, ok);
     }
 
     /// Chooses the transfer of the rest of a message.
     fn copy_kind(&mut self, d: &Direct, at_hand: bool) -> CopyKind {
-        if self.intake.engine.transfer_of(d.peer) == Transfer::Rcpy {
+        if self.intake.engine.peer(d.peer).transfer() == Transfer::Rcpy {
             return CopyKind::Direct;
         }
         if d.offset == 0 {
@@ -48,6 +48,6 @@ impl Driver {
         let whole = from.len() as u64 == d.len;
         let ok =
             whole && link.is_some_and(|l| self.links[l].write_direct(d.peer, d.addr, from).is_ok());
-        self.intake.engine.handle_direct_write(self.intake.time.now, d, ok);
+        self.intake.engine.memory().handle_direct_write(self.intake.time.now, d, ok);
     }
 }

@@ -140,7 +140,7 @@ impl Driver {
         }
         // A round that was put off ends here; held packets may leave when their link has reported
         // room.
-        let told = self.coalesced.deferred_round || did && self.intake.engine.has_held();
+        let told = self.coalesced.deferred_round || did && self.intake.engine.output().held();
         if rare || told || self.intake.has_work() {
             did |= self.finish_round(rare);
         }
@@ -195,7 +195,7 @@ impl Driver {
     pub fn flush(&mut self) -> bool {
         self.leave_if_copied();
         let mut did = false;
-        self.intake.engine.handle_unblocked();
+        self.intake.engine.links().handle_unblocked();
         did |= self.handle_all_events();
         // One part of a large copy at a time: between parts, the peer's packets are handled and its
         // awaited packets leave, so that both sides copy.

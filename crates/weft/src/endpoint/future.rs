@@ -118,7 +118,7 @@ impl Drop for Operation {
         if let State::Running(ticket) = self.state {
             let core = &mut self.inner.borrow_mut().driver.intake;
             if core.ops.is_current(ticket) {
-                core.engine.discard(ticket.op);
+                core.engine.ops_mut().discard(ticket.op);
             }
             core.ops.abandon(ticket);
         }
@@ -197,7 +197,7 @@ pub struct PeerWatch<'a> {
 
 impl Drop for PeerWatch<'_> {
     fn drop(&mut self) {
-        self.endpoint.inner.borrow_mut().driver.intake.engine.unwatch(self.peer);
+        self.endpoint.inner.borrow_mut().driver.intake.engine.peer_mut(self.peer).unwatch();
     }
 }
 

@@ -206,7 +206,7 @@ impl Intake {
 
     #[inline]
     fn place(&mut self, placement: Placement, header: &[u8], payload: Bytes<'_>) {
-        if let Some(op) = self.engine.poll_posted() {
+        if let Some(op) = self.engine.matching_mut().poll_posted() {
             self.awaited.posted(op, &mut self.ops);
         }
         match placement {
@@ -248,7 +248,7 @@ impl Intake {
             }
             Placement::Region { key, offset, peer, put } => {
                 if self.write_region(key, offset, payload) == Err(Denied::Unmapped) {
-                    self.engine.handle_put_unmapped(peer, put);
+                    self.engine.memory().handle_put_unmapped(peer, put);
                 }
             }
             Placement::Atomic(request) => self.due.atomics.push_back(request),
@@ -331,7 +331,7 @@ impl Intake {
     /// True if `flush` has work besides events of links.
     #[inline]
     pub fn has_work(&self) -> bool {
-        self.engine.has_output()
+        self.engine.output().any()
             || !self.due.deferred.is_empty()
             || !self.due.copies.is_empty()
             || !self.due.connects.is_empty()
@@ -344,7 +344,7 @@ impl Intake {
     /// True if `flush` has work that a peer or the program waits for.
     #[inline]
     pub(super) fn has_urgent(&self) -> bool {
-        self.engine.has_urgent()
+        self.engine.output().urgent()
             || !self.due.deferred.is_empty()
             || !self.due.copies.is_empty()
             || !self.due.connects.is_empty()

@@ -93,7 +93,7 @@ impl Driver {
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let link = route.link_for(bulk, len);
         if route.suspect((now, since), link, len, heard) {
-            self.intake.engine.handle_path_change(now, peer);
+            self.intake.engine.peer_mut(peer).handle_path_change(now);
             self.set_bulk(peer);
             weft_link::warn!(
                 "packets of {len} bytes do not get through, though others do; going on: {}",
@@ -155,7 +155,9 @@ impl Driver {
 
     fn ask_each(&mut self, peer: PeerId, link: usize, sizes: [u32; PROBES]) {
         for size in sizes {
-            let Some(t) = self.intake.engine.ask_size(peer, link as u32, size) else { return };
+            let Some(t) = self.intake.engine.peer_mut(peer).ask_size(link as u32, size) else {
+                return;
+            };
             self.intake.due.lengths.pad(size);
             let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
             let frame = Frame { peer, header: t.header.as_slice(), payload };
@@ -186,11 +188,11 @@ impl Driver {
     fn note_lengths(&mut self, peer: PeerId) {
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         let Some((before, mtu)) = route.measure_mtu() else { return };
-        self.intake.engine.set_mtu(peer, mtu);
+        self.intake.engine.peer_mut(peer).set_mtu(mtu);
         self.set_bulk(peer);
         self.log_length(peer, before, mtu);
         if mtu < before {
-            self.intake.engine.handle_path_change(self.intake.time.now, peer);
+            self.intake.engine.peer_mut(peer).handle_path_change(self.intake.time.now);
         }
     }
 
@@ -206,7 +208,7 @@ impl Driver {
 
     /// Logs that packets to a peer are now shorter or longer than `before`.
     pub(super) fn log_length(&self, peer: PeerId, before: u32, mtu: u32) {
-        if mtu == before || !self.intake.engine.peer_ready(peer) {
+        if mtu == before || !self.intake.engine.peer(peer).is_ready() {
             return;
         }
         let what = self.describe(peer);

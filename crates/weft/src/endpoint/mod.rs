@@ -247,7 +247,7 @@ impl Endpoint {
     /// Returns the bytes of `unexpected_max` that peers have got for unexpected messages, beyond
     /// the share that every peer has.
     pub fn unexpected_bytes(&self) -> u64 {
-        self.inner.borrow().driver.intake.engine.room_used()
+        self.inner.borrow().driver.intake.engine.matching().room_used()
     }
 
     /// Returns the address by which peers reach this endpoint.
@@ -321,7 +321,7 @@ impl Endpoint {
 
     /// Returns the peer of this identity, if it is known.
     pub(crate) fn find_peer(&self, id: EndpointId) -> Option<PeerId> {
-        self.inner.borrow().driver.intake.engine.find_peer(id)
+        self.inner.borrow().driver.intake.engine.peers().find(id)
     }
 
     /// Sets the peer's name in messages to people, as `rank 3 (process 17 on host a)`.
@@ -331,17 +331,17 @@ impl Endpoint {
 
     /// True if the peer has answered and has not failed.
     pub fn is_ready(&self, peer: PeerId) -> bool {
-        self.inner.borrow().driver.intake.engine.peer_ready(peer)
+        self.inner.borrow().driver.intake.engine.peer(peer).is_ready()
     }
 
     /// Returns the identity of a peer.
     pub fn identity(&self, peer: PeerId) -> Option<EndpointId> {
-        self.inner.borrow().driver.intake.engine.peer_info(peer).map(|(id, _, _)| id)
+        self.inner.borrow().driver.intake.engine.peer(peer).info().map(|(id, _, _)| id)
     }
 
     /// Returns the reason why a peer failed, if it did.
     pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
-        self.inner.borrow().driver.intake.engine.peer_failure(peer)
+        self.inner.borrow().driver.intake.engine.peer(peer).failure()
     }
 
     /// Does all work that is possible now, without waiting. True if anything happened.
@@ -407,7 +407,7 @@ impl Endpoint {
         }
         inner.note_sleep();
         inner.waiter.sync(sleeper, inner.driver.links.iter().map(|link| &**link));
-        if inner.driver.intake.engine.has_blocked() {
+        if inner.driver.intake.engine.output().blocked() {
             // A full link does not report when it has room again, so the sleep is short.
             let now = inner.driver.intake.time.clock.now();
             inner.waiter.arm(now, Some(now + Duration::from_micros(100)));
@@ -498,8 +498,8 @@ impl Endpoint {
         let d = &mut inner.driver;
         // If many packets wait already, a copy would gain nothing over the memory itself.
         let inject = !sync
-            && data.len() <= d.intake.engine.inject_max(to)
-            && d.intake.engine.queued(to) * data.len() < spare::MOST;
+            && data.len() <= d.intake.engine.peer(to).inject_max()
+            && d.intake.engine.peer(to).queued() * data.len() < spare::MOST;
         let args = SendArgs { addr: data.as_ptr() as u64, inject, ..args };
         if !inject {
             let now = d.intake.tick();
@@ -539,7 +539,7 @@ impl Endpoint {
         let d = &mut inner.driver;
         let memory = Memory::Owned(buffer);
         let now = d.intake.tick();
-        let started = d.intake.engine.recv(
+        let started = d.intake.engine.matching_mut().recv(
             now,
             RecvArgs {
                 source: from,
@@ -569,7 +569,7 @@ impl Endpoint {
             untagged: false,
         };
         let now = d.intake.tick();
-        let started = d.intake.engine.recv_claimed(now, claimed, args);
+        let started = d.intake.engine.matching_mut().recv_claimed(now, claimed, args);
         self.started(d, started, memory)
     }
 
@@ -578,7 +578,7 @@ impl Endpoint {
     pub fn watch(&self, peer: PeerId) -> Option<PeerWatch<'_>> {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
-        let watched = d.intake.engine.watch(now, peer);
+        let watched = d.intake.engine.peer_mut(peer).watch(now);
         d.flush();
         watched.then(|| PeerWatch { endpoint: self, peer })
     }
@@ -587,13 +587,13 @@ impl Endpoint {
     pub fn open(&self, peer: PeerId) {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
-        d.intake.engine.open(now, peer);
+        d.intake.engine.peer_mut(peer).open(now);
         d.flush();
     }
 
     /// Returns the number of messages, requests and active messages for a peer that have not left.
     pub fn queued(&self, peer: PeerId) -> usize {
-        self.inner.borrow().driver.intake.engine.queued(peer)
+        self.inner.borrow().driver.intake.engine.peer(peer).queued()
     }
 
     /// Records that an answer of the peer is awaited without an operation: until `unexpect` its
@@ -601,19 +601,19 @@ impl Endpoint {
     pub fn expect(&self, peer: PeerId) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.time.clock.now();
-        d.intake.engine.watch(now, peer)
+        d.intake.engine.peer_mut(peer).watch(now)
     }
 
     /// Ends one `expect` that was true.
     pub fn unexpect(&self, peer: PeerId) {
-        self.inner.borrow_mut().driver.intake.engine.unwatch(peer);
+        self.inner.borrow_mut().driver.intake.engine.peer_mut(peer).unwatch();
     }
 
     /// Writes `data` to the peer's region at `offset`. Completes when it is there.
     pub fn put(&self, to: PeerId, key: u64, offset: u64, data: Vec<u8>) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
-        let started = d.intake.engine.put(now, to, key, offset, data.len() as u64, 0);
+        let started = d.intake.engine.memory().put(now, to, key, offset, data.len() as u64, 0);
         self.started(d, started, Memory::Owned(data))
     }
 
@@ -621,7 +621,7 @@ impl Endpoint {
     pub fn get(&self, from: PeerId, key: u64, offset: u64, buffer: Vec<u8>) -> Operation {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
-        let started = d.intake.engine.get(now, from, key, offset, buffer.len() as u64, 0);
+        let started = d.intake.engine.memory().get(now, from, key, offset, buffer.len() as u64, 0);
         self.started(d, started, Memory::Owned(buffer))
     }
 
@@ -639,7 +639,7 @@ impl Endpoint {
         let d = &mut self.inner.borrow_mut().driver;
         let now = d.intake.tick();
         let operands = (operand, compare);
-        let started = d.intake.engine.atomic(now, at, key, offset, code, operands, 0);
+        let started = d.intake.engine.memory().atomic(now, at, key, offset, code, operands, 0);
         self.started(d, started, Memory::None)
     }
 

@@ -135,7 +135,7 @@ impl Driver {
                     if self.intake.arriving.caps[link].network { TRAIN_BUDGET } else { budget };
                 if self.links[link].recv_soon(each, budget, &mut self.intake) > 0 {
                     self.polling.quiet[link] = 0;
-                    if self.intake.has_work() || self.intake.engine.has_held() {
+                    if self.intake.has_work() || self.intake.engine.output().held() {
                         self.finish_round(false);
                     }
                     return true;

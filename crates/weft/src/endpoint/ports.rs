@@ -255,7 +255,7 @@ impl Intake {
     pub(super) fn arrived(&mut self, peer: PeerId, tag: u64, data: Buffer) {
         // The message is acknowledged when the program has seen it.
         self.outcome.ended = true;
-        self.engine.handle_active_queued();
+        self.engine.matching_mut().handle_active_queued();
         let message = Arrived::new(peer, tag, data);
         let message = match self.ports.at_once.is_empty() {
             true => Some(message),
@@ -286,7 +286,7 @@ impl Intake {
                 self.ports.owed += 1;
             }
         }
-        self.engine.release(message.source, message.credit());
+        self.engine.peer_mut(message.source).release(message.credit());
         None
     }
 }

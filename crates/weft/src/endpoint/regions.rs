@@ -41,9 +41,9 @@ impl<'a> Regions<'a> {
     /// # Errors
     /// The reason why the peer may not.
     pub fn check(&self, key: u64, offset: u64, len: u64, need: Rights) -> Result<u64, Denied> {
-        match self.engine.permits(key, offset, len, need) {
+        match self.engine.regions().find(key, offset, len, need) {
             Some(at) => Ok(at),
-            None if self.engine.has_region(key) => Err(Denied::Access),
+            None if self.engine.regions().has(key) => Err(Denied::Access),
             None => Err(Denied::Key),
         }
     }
@@ -88,17 +88,17 @@ impl Intake {
         match self.ports.ask(a) {
             None => {}
             Some(true) => return,
-            Some(false) => return self.engine.handle_atomic_refused(self.time.now, a),
+            Some(false) => return self.engine.memory().handle_atomic_refused(self.time.now, a),
         }
         let word = self.regions.get_mut(&a.key).and_then(|m| m.write(a.offset, 8));
         let Some(word) = word else {
-            self.engine.handle_atomic_refused(self.time.now, a);
+            self.engine.memory().handle_atomic_refused(self.time.now, a);
             return;
         };
         let mut bytes = [0; 8];
         bytes.copy_from_slice(word);
         let old = u64::from_le_bytes(bytes);
         word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
-        self.engine.handle_atomic_done(self.time.now, a, old);
+        self.engine.memory().handle_atomic_done(self.time.now, a, old);
     }
 }

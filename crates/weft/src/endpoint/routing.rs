@@ -62,7 +62,7 @@ impl Driver {
     /// reasons are returned. If its process has ended, it is a peer that has failed.
     pub fn connect(&mut self, address: &Address) -> Result<PeerId, Vec<(&'static str, String)>> {
         self.leave_if_copied();
-        if let Some(peer) = self.intake.engine.find_peer(address.endpoint) {
+        if let Some(peer) = self.intake.engine.peers().find(address.endpoint) {
             return Ok(peer);
         }
         let caps = LinkCaps::network("none", 512);
@@ -126,7 +126,7 @@ impl Driver {
             Some(End::Left | End::Status(0)) => PeerFailure::Closed,
             _ => PeerFailure::Gone,
         };
-        self.intake.engine.handle_peer_failure(peer, failure);
+        self.intake.engine.peer_mut(peer).handle_failure(failure);
     }
 
     /// Fails a peer that no link reaches, for these reasons.
@@ -134,7 +134,7 @@ impl Driver {
         let each: Vec<String> =
             reasons.iter().map(|(link, why)| format!("{link}: {why}")).collect();
         self.known.lost.insert(peer, format!("no link ({})", each.join("; ")));
-        self.intake.engine.handle_peer_failure(peer, PeerFailure::NoLink);
+        self.intake.engine.peer_mut(peer).handle_failure(PeerFailure::NoLink);
     }
 
     /// Handles a HELLO over `link` from a peer to which this endpoint has no route, or no route by
@@ -161,7 +161,7 @@ impl Driver {
     /// serve.
     fn on_refused(&mut self, peer: PeerId, link: usize, why: String) {
         let address = self.known.addresses.get(peer.0 as usize).cloned().flatten();
-        let ready = self.intake.engine.peer_ready(peer);
+        let ready = self.intake.engine.peer(peer).is_ready();
         if let Some(address) = address.filter(|_| !ready) {
             let what = self.describe(peer);
             self.unroute(peer);
@@ -169,12 +169,12 @@ impl Driver {
             if self.route(peer, &address, others).is_ok() {
                 let now = self.describe(peer);
                 weft_link::warn!("{what} refused the connection (it says: {why}); going on: {now}");
-                self.intake.engine.handle_path_change(self.intake.time.now, peer);
+                self.intake.engine.peer_mut(peer).handle_path_change(self.intake.time.now);
                 return;
             }
         }
         self.known.how.insert(peer, format!("it says: {why}"));
-        self.intake.engine.handle_peer_failure(peer, PeerFailure::Refused);
+        self.intake.engine.peer_mut(peer).handle_failure(PeerFailure::Refused);
     }
 
     /// Finds a link for a peer among `links`, in this order.
@@ -184,7 +184,7 @@ impl Driver {
         address: &Address,
         links: impl Iterator<Item = usize>,
     ) -> Result<(), Unrouted> {
-        let Some((endpoint, session, _)) = self.intake.engine.peer_info(peer) else {
+        let Some((endpoint, session, _)) = self.intake.engine.peer(peer).info() else {
             return Err(Unrouted::Refused(Vec::new()));
         };
         let info = PeerInfo { peer, session, endpoint, address: address.clone() };
@@ -211,7 +211,7 @@ impl Driver {
         let Some(route) = Route::new(paths) else { return Err(Unrouted::Refused(reasons)) };
         let name = |link: u8| self.links[usize::from(link)].caps().name;
         let caps = together(&route, &self.paths.calibration, name);
-        self.intake.engine.set_path(peer, caps);
+        self.intake.engine.peer_mut(peer).set_path(caps);
         let at = peer.0 as usize;
         if self.paths.routes.len() <= at {
             self.paths.routes.resize_with(at + 1, || None);
@@ -287,7 +287,7 @@ impl Driver {
     /// Tells the engine the link of bulk data.
     pub(super) fn set_bulk(&mut self, peer: PeerId) {
         if let Some(Some(route)) = self.paths.routes.get(peer.0 as usize) {
-            self.intake.engine.set_bulk(peer, route.caps());
+            self.intake.engine.peer_mut(peer).set_bulk(route.caps());
         }
     }
 
@@ -298,7 +298,7 @@ impl Driver {
         let mut next = Instant::FAR;
         for peer in std::mem::take(&mut self.paths.unproven) {
             let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { continue };
-            if self.intake.engine.peer_ready(peer) {
+            if self.intake.engine.peer(peer).is_ready() {
                 let due = route.ask_due(now);
                 let rest = route.rest_due(now, |link| self.links[link].has_unanswered(peer));
                 rest.into_iter().for_each(|link| self.links[link].ask_unanswered(peer));
@@ -316,7 +316,7 @@ impl Driver {
     }
 
     fn ask(&mut self, peer: PeerId, links: &[usize]) {
-        let Some(question) = self.intake.engine.question(peer) else { return };
+        let Some(question) = self.intake.engine.peer(peer).question() else { return };
         for &link in links {
             self.hello_over(link, &question);
         }
@@ -329,7 +329,7 @@ impl Driver {
         let now = self.intake.time.now;
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         if times > 2 && route.judge(now) {
-            self.intake.engine.handle_path_change(now, peer);
+            self.intake.engine.peer_mut(peer).handle_path_change(now);
             self.set_bulk(peer);
             weft_link::warn!("a path is lost; going on: {}", self.describe(peer));
             if !self.paths.unproven.contains(&peer) {
@@ -352,7 +352,7 @@ impl Driver {
         let Some(link) = self.link_of(peer) else { return };
         if self.links[link].caps().sees_end {
             let pulse = self.links[link].pulse(peer);
-            return self.intake.engine.handle_pulse(self.intake.time.now, peer, pulse);
+            return self.intake.engine.peer_mut(peer).handle_pulse(self.intake.time.now, pulse);
         }
         let address = self.known.addresses.get(peer.0 as usize).and_then(Option::as_ref);
         let Some(address) = address else { return };
@@ -370,12 +370,12 @@ impl Driver {
     fn on_gone(&mut self, peer: PeerId) {
         let address = self.known.addresses.get(peer.0 as usize).and_then(Option::as_ref);
         let rank = address.and_then(|address| address.rank);
-        if !self.intake.engine.peer_ready(peer) {
+        if !self.intake.engine.peer(peer).is_ready() {
             return self.fail_ended(peer, self.end_of_gone_rank(rank));
         }
         let end = self.end_of_rank(rank).filter(|end| *end != End::Left);
         end.into_iter().for_each(|end| _ = self.known.how.insert(peer, end.to_string()));
-        self.intake.engine.handle_peer_failure(peer, PeerFailure::Gone);
+        self.intake.engine.peer_mut(peer).handle_failure(PeerFailure::Gone);
     }
 
     pub(super) fn link_event(&mut self, link: usize, event: LinkEvent) {
@@ -384,10 +384,10 @@ impl Driver {
                 self.on_gone(peer);
             }
             LinkEvent::AgentGone(peer) if self.link_of(peer) == Some(link) => {
-                self.intake.engine.handle_peer_failure(peer, PeerFailure::AgentGone);
+                self.intake.engine.peer_mut(peer).handle_failure(PeerFailure::AgentGone);
             }
             LinkEvent::PeerFailed(peer, failure) if self.link_of(peer) == Some(link) => {
-                self.intake.engine.handle_peer_failure(peer, failure);
+                self.intake.engine.peer_mut(peer).handle_failure(failure);
             }
             LinkEvent::PeerRefused(peer, why) if self.link_of(peer) == Some(link) => {
                 self.on_refused(peer, link, why);
@@ -396,7 +396,7 @@ impl Driver {
                 if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {
                     let before = route.caps().mtu;
                     let mtu = route.set_mtu(self.intake.time.now, link, mtu);
-                    self.intake.engine.set_mtu(peer, mtu);
+                    self.intake.engine.peer_mut(peer).set_mtu(mtu);
                     self.set_bulk(peer);
                     self.search(peer);
                     // Not over a network, whose interface gives its own MTU.
@@ -407,8 +407,9 @@ impl Driver {
             }
             // Packets that waited with it may go.
             LinkEvent::Held(peer, held) => {
-                self.intake.engine.hold(peer, held && self.link_of(peer) == Some(link));
-                self.intake.engine.handle_unblocked();
+                let holds = held && self.link_of(peer) == Some(link);
+                self.intake.engine.peer_mut(peer).hold(holds);
+                self.intake.engine.links().handle_unblocked();
             }
             LinkEvent::Stripes(peer, stripes) => {
                 if let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) {

@@ -72,7 +72,7 @@ impl Endpoint {
     /// True if a peer's memory can be copied directly.
     pub fn is_direct(&self, peer: PeerId) -> bool {
         let inner = self.inner.borrow();
-        inner.driver.intake.engine.peer_info(peer).is_some_and(|(_, _, caps)| caps.direct)
+        inner.driver.intake.engine.peer(peer).info().is_some_and(|(_, _, caps)| caps.direct)
     }
 
     /// Returns the configuration of this endpoint.

@@ -43,19 +43,20 @@ impl Endpoint {
 
     /// True if a message has arrived that has met no receive.
     pub(crate) fn has_arrived(&self) -> bool {
-        self.inner.borrow().driver.intake.engine.has_unexpected()
+        self.inner.borrow().driver.intake.engine.matching().has_unexpected()
     }
 
     /// Returns the oldest message with these match bits that has arrived and met no receive.
     pub(crate) fn arrived(&self, tag: u64) -> Option<Probed> {
-        self.inner.borrow().driver.intake.engine.probe(None, tag, 0)
+        self.inner.borrow().driver.intake.engine.matching().probe(None, tag, 0)
     }
 
     /// Receives all messages with these match bits that have arrived, and drops their bytes. Their
     /// senders get their credit back, and sends that wait for a receive end.
     pub(crate) fn discard_arrived(&self, tag: u64) {
         loop {
-            let found = self.inner.borrow_mut().driver.intake.engine.claim(None, tag, 0);
+            let found =
+                self.inner.borrow_mut().driver.intake.engine.matching_mut().claim(None, tag, 0);
             let Some((claimed, _)) = found else { break };
             drop(self.recv_claimed(claimed, Vec::new()));
         }
@@ -87,7 +88,9 @@ impl Endpoint {
     ) -> Result<Operation, OpError> {
         let mut probing = None;
         let (claimed, found) = std::future::poll_fn(|cx| {
-            let claim = || self.inner.borrow_mut().driver.intake.engine.claim(from, tag, ignore);
+            let claim = || {
+                self.inner.borrow_mut().driver.intake.engine.matching_mut().claim(from, tag, ignore)
+            };
             if let Some(hit) = may().then(claim).flatten() {
                 return Poll::Ready(Ok(hit));
             }

@@ -56,7 +56,7 @@ impl Driver {
         let asked = !links.is_empty();
         let taken = links.into_iter().filter(|&link| self.hello_over(link, t)).count();
         if asked && taken == 0 {
-            self.intake.engine.handle_refused(*t);
+            self.intake.engine.links().handle_refused(*t);
         }
         taken > 0
     }
@@ -81,7 +81,7 @@ impl Driver {
             .bulk
             .is_some_and(|b| core.ops.beyond(b.op).is_some_and(|b| !b.1.is_empty()));
         if ask.offset == 0 && !busy {
-            if let Some((_, session, _)) = core.engine.peer_info(t.peer) {
+            if let Some((_, session, _)) = core.engine.peer(t.peer).info() {
                 let op = OpId(ask.recv);
                 core.arriving.expect(Bulk { op, session, imm: op.0, eager: None });
             }
@@ -150,14 +150,17 @@ impl Driver {
     pub(crate) fn send_started(&mut self, peer: PeerId, len: usize) {
         self.leave_if_copied();
         self.send_first(peer, len);
-        if self.intake.engine.queued(peer) > 0 && self.absence.is_long(self.intake.time.now) {
+        if self.intake.engine.peer(peer).queued() > 0 && self.absence.is_long(self.intake.time.now)
+        {
             self.poll_for_room();
         }
     }
 
     #[inline]
     fn send_first(&mut self, peer: PeerId, len: usize) {
-        if self.intake.engine.queued(peer) != 1 || !self.intake.engine.is_single(peer, len) {
+        if self.intake.engine.peer(peer).queued() != 1
+            || !self.intake.engine.peer(peer).is_single(len)
+        {
             self.flush();
             return;
         }
@@ -165,19 +168,19 @@ impl Driver {
         let link = self.link_for(&t);
         let alone = t.packets == 1 && t.piece.is_none() && !is(&t, HELLO);
         let Some(at) = link.filter(|_| alone) else {
-            self.intake.engine.handle_refused(t);
+            self.intake.engine.links().handle_refused(t);
             self.flush();
             return;
         };
         let payload = self.intake.resolve(&t.payload, &self.identity.encoded);
         let frame = Frame { peer: t.peer, header: t.header.as_slice(), payload };
         if self.links[at].send(&[frame]) == 1 {
-            self.intake.engine.handle_accepted(&t);
+            self.intake.engine.links().handle_accepted(&t);
             self.expect(&t);
         } else {
-            self.intake.engine.handle_refused(t);
+            self.intake.engine.links().handle_refused(t);
         }
-        if self.intake.engine.queued(peer) > 0 {
+        if self.intake.engine.peer(peer).queued() > 0 {
             self.flush();
         }
     }
@@ -195,7 +198,7 @@ impl Driver {
         let frame = Frame { peer: t.peer, header: header.as_slice(), payload: &body };
         let taken = self.links[link].send(&[frame]) > 0;
         if !taken {
-            self.intake.engine.handle_refused(t);
+            self.intake.engine.links().handle_refused(t);
         }
         taken
     }
@@ -219,14 +222,14 @@ impl Driver {
         self.note_bulk(&run, taken);
         if taken < run.packets as usize {
             run.skip(taken as u32);
-            self.intake.engine.handle_refused(run);
+            self.intake.engine.links().handle_refused(run);
         }
         taken > 0
     }
 
     fn send_batch(&mut self, link: Option<usize>, batch: &[Transmit]) -> bool {
         let Some(link) = link else {
-            batch.iter().for_each(|t| self.intake.engine.handle_accepted(t));
+            batch.iter().for_each(|t| self.intake.engine.links().handle_accepted(t));
             return true;
         };
         let core = &self.intake;
@@ -263,14 +266,14 @@ impl Driver {
             self.note_bulk(t, taken.min(packets));
             if taken >= packets {
                 taken -= packets;
-                self.intake.engine.handle_accepted(t);
+                self.intake.engine.links().handle_accepted(t);
                 self.expect(t);
                 continue;
             }
             let mut left = *t;
             left.skip(taken as u32);
             taken = 0;
-            self.intake.engine.handle_refused(left);
+            self.intake.engine.links().handle_refused(left);
         }
     }
 
@@ -343,17 +346,17 @@ mod tests {
         let address = Address { endpoint: EndpointId(1), ..Address::default() };
         let peer = driver.connect(&address).unwrap();
         let now = driver.intake.tick();
-        driver.intake.engine.open(now, peer);
+        driver.intake.engine.peer_mut(peer).open(now);
         for _ in 0..3 {
             driver.flush();
         }
         assert_eq!(link.hellos.get(), 0);
-        assert!(driver.intake.engine.has_blocked());
+        assert!(driver.intake.engine.output().blocked());
         link.room.set(true);
         driver.flush();
         driver.flush();
         assert_eq!(link.hellos.get(), 1, "no timer has sent it anew");
-        assert!(!driver.intake.engine.has_blocked());
+        assert!(!driver.intake.engine.output().blocked());
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl Driver {
     /// Returns the latest end of the program's sleep, for an action about its wait.
     pub(super) fn wait_due(&self) -> Option<Instant> {
         let own = !self.waits.probes.is_empty() || self.waits.awaits.is_some();
-        let any = self.intake.engine.has_waits() || own;
+        let any = self.intake.engine.ops().has_waits() || own;
         Some(self.waits.due).filter(|_| any && !self.polling.exact)
     }
 
@@ -174,7 +174,7 @@ impl Driver {
     /// Returns the program's waits, as far as they are named, and their total number.
     fn waits_now(&self) -> (Vec<NamedWait>, usize) {
         let (engine, waits) = (&self.intake.engine, &self.waits);
-        let (of_engine, mut count) = engine.waits(NAMED);
+        let (of_engine, mut count) = engine.ops().waits(NAMED);
         let mut all: Vec<NamedWait> = of_engine.into_iter().map(|wait| (wait, None)).collect();
         let probes = waits.probes.values().copied();
         // A program that no longer probes does something else.
@@ -186,14 +186,18 @@ impl Driver {
                 all.push(named);
             }
         };
-        probes.for_each(|(peer, tag, ignore)| add((engine.probing(peer, tag, ignore), None)));
+        probes.for_each(|(peer, tag, ignore)| add((engine.ops().probing(peer, tag, ignore), None)));
         match waits.awaits {
             None | Some(Awaits::Anything) => {}
-            Some(Awaits::Packet(peer)) => add((engine.awaiting(peer, OpKind::Recv), waits.awaits)),
-            Some(Awaits::Room(peer)) => add((engine.awaiting(peer, OpKind::Send), waits.awaits)),
+            Some(Awaits::Packet(peer)) => {
+                add((engine.ops().awaiting(peer, OpKind::Recv), waits.awaits))
+            }
+            Some(Awaits::Room(peer)) => {
+                add((engine.ops().awaiting(peer, OpKind::Send), waits.awaits))
+            }
         }
         if all.is_empty() && waits.awaits.is_some() {
-            return (vec![(engine.awaiting(None, OpKind::Recv), waits.awaits)], 1);
+            return (vec![(engine.ops().awaiting(None, OpKind::Recv), waits.awaits)], 1);
         }
         (all, count)
     }
@@ -235,7 +239,9 @@ impl Driver {
         };
         match wait.peer {
             _ if wait.opening => format!("{text}, which has not answered yet"),
-            Some(peer) if self.intake.engine.is_stopped(peer) => format!("{text}, {STOPPED}"),
+            Some(peer) if self.intake.engine.peer(peer).is_stopped() => {
+                format!("{text}, {STOPPED}")
+            }
             _ => text,
         }
     }
@@ -245,7 +251,7 @@ impl Driver {
         let (now, first) = (self.intake.time.now, self.first_line());
         if self.polling.exact || !self.waits.is_long(now, first) || self.waits_now().0.is_empty() {
             let (what, waited) = (self.describe(peer), waited.as_secs_f64());
-            let why = if self.intake.engine.is_stopped(peer) { STOPPED } else { "" };
+            let why = if self.intake.engine.peer(peer).is_stopped() { STOPPED } else { "" };
             let comma = if why.is_empty() { "" } else { ", " };
             weft_link::warn!(
                 "waiting for {what}, of which nothing was heard for {waited:.1} s{comma}{why}"
@@ -306,7 +312,7 @@ impl Endpoint {
     /// counts as waiting for the message.
     pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
         let driver = &mut self.inner.borrow_mut().driver;
-        let found = driver.intake.engine.probe(from, tag, ignore);
+        let found = driver.intake.engine.matching().probe(from, tag, ignore);
         if found.is_none() {
             driver.waits.glance = Some((from, tag, ignore, driver.intake.time.now));
         }
@@ -317,7 +323,7 @@ impl Endpoint {
     /// claims count as a wait, as with [`probe`](Self::probe).
     pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
         let driver = &mut self.inner.borrow_mut().driver;
-        let found = driver.intake.engine.claim(from, tag, ignore);
+        let found = driver.intake.engine.matching_mut().claim(from, tag, ignore);
         if found.is_none() {
             driver.waits.glance = Some((from, tag, ignore, driver.intake.time.now));
         }
@@ -327,7 +333,7 @@ impl Endpoint {
     /// Returns true if a signal has stopped the process of a peer, as far as its link or its agent
     /// can see. Links check the process while an answer of the peer is due and it is silent.
     pub fn is_stopped(&self, peer: PeerId) -> bool {
-        self.inner.borrow().driver.intake.engine.is_stopped(peer)
+        self.inner.borrow().driver.intake.engine.peer(peer).is_stopped()
     }
 
     /// Returns the operations that the program waits for now, with their peers, for people: such as
@@ -367,7 +373,7 @@ impl Endpoint {
     /// Logs that a thread has waited for an operation for `waited`.
     pub(crate) fn log_wait_of(&self, op: OpId, waited: Duration) {
         let driver = &self.inner.borrow().driver;
-        if let Some(wait) = driver.intake.engine.wait_of(op) {
+        if let Some(wait) = driver.intake.engine.ops().wait_of(op) {
             driver.log_wait(waited, &[(wait, None)], 1);
         }
     }

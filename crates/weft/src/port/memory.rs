@@ -21,7 +21,7 @@ impl Port {
 
     /// Refuses further remote use of a region, and keeps its memory.
     pub fn revoke(&self, key: u64) {
-        self.endpoint.inner.borrow_mut().driver.intake.engine.unregister(key);
+        self.endpoint.inner.borrow_mut().driver.intake.engine.regions_mut().unregister(key);
     }
 
     /// Calls `f` with the registered memory.
@@ -109,8 +109,8 @@ impl Port {
     pub fn atomic_done(&self, request: &AtomicRequest, before: Option<u64>) {
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
         match before {
-            Some(value) => core.engine.handle_atomic_done(core.time.now, request, value),
-            None => core.engine.handle_atomic_refused(core.time.now, request),
+            Some(value) => core.engine.memory().handle_atomic_done(core.time.now, request, value),
+            None => core.engine.memory().handle_atomic_refused(core.time.now, request),
         }
     }
 }

@@ -140,8 +140,8 @@ impl Arrived {
     #[inline]
     fn repay(&self, engine: &mut Engine) {
         match self.kept {
-            false => engine.release(self.source, self.credit()),
-            true => engine.release_kept(self.source, self.credit()),
+            false => engine.peer_mut(self.source).release(self.credit()),
+            true => engine.peer_mut(self.source).release_kept(self.credit()),
         }
     }
 }
@@ -256,7 +256,7 @@ impl Port {
     pub fn note_kept(&self, message: &mut Arrived) {
         message.kept = true;
         let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
-        core.engine.handle_active_kept(core.time.now, message.source, message.credit());
+        core.engine.peer_mut(message.source).handle_active_kept(core.time.now, message.credit());
     }
 
     /// Returns memory for a message of `len` bytes, with arbitrary content.

@@ -26,7 +26,7 @@ impl Port {
 
     /// Returns the longest message to a peer that fits one packet, in bytes.
     pub fn packet_max(&self, peer: PeerId) -> usize {
-        self.endpoint.inner.borrow().driver.intake.engine.single_max(peer)
+        self.endpoint.inner.borrow().driver.intake.engine.peer(peer).single_max()
     }
 
     /// Sends a message of one packet, if the link is reliable and ordered and no other message is
@@ -89,10 +89,10 @@ impl Port {
             return Ok(());
         }
         let driver = &mut inner.driver;
-        if buffer.len() > driver.intake.engine.single_max(to) {
+        if buffer.len() > driver.intake.engine.peer(to).single_max() {
             return Err(OpError::Refused);
         }
-        if driver.intake.engine.queued(to) >= INJECTED_MAX {
+        if driver.intake.engine.peer(to).queued() >= INJECTED_MAX {
             return Err(OpError::Busy);
         }
         let (len, now) = (buffer.len(), driver.intake.tick());
@@ -142,13 +142,13 @@ impl Port {
             return Ok(true);
         }
         let driver = &mut inner.driver;
-        if data.len() > driver.intake.engine.single_max(to) {
+        if data.len() > driver.intake.engine.peer(to).single_max() {
             return Err(OpError::Refused);
         }
-        if driver.intake.engine.queued(to) >= INJECTED_MAX {
+        if driver.intake.engine.peer(to).queued() >= INJECTED_MAX {
             return Err(OpError::Busy);
         }
-        if driver.intake.engine.transfer_of(to) == Transfer::Copy || data.is_empty() {
+        if driver.intake.engine.peer(to).transfer() == Transfer::Copy || data.is_empty() {
             let args = SendArgs::active(to, tag, data.len());
             return driver.inject(args, data).map(|()| true).map_err(error_of);
         }
@@ -170,7 +170,7 @@ impl Port {
         let now = driver.intake.tick();
         driver.flush();
         for &peer in peers {
-            driver.intake.engine.request_ack(now, peer);
+            driver.intake.engine.peer_mut(peer).request_ack(now);
         }
         driver.flush();
         driver.intake.ops.lent() == 0

@@ -9,7 +9,7 @@ fn spec(source: Option<PeerId>, tag: u64) -> RecvSpec {
 
 fn wait_for(net: &mut Net, spec: RecvSpec, len: u64) -> bool {
     net.nodes[1].await_len = len;
-    net.nodes[1].engine.await_message(spec, len, 0)
+    net.nodes[1].engine.matching_mut().await_message(spec, len, 0)
 }
 
 /// Returns the awaited message that came, and its bytes.
@@ -32,7 +32,7 @@ fn await_message__one_packet_comes_without_an_operation() {
                 let (awaited, bytes) = came(&mut net).unwrap();
                 assert_eq!((awaited.error, awaited.status.data), (None, Some(5)));
                 assert_eq!((awaited.status.source, awaited.status.tag), (Some(peer), 7));
-                assert!(bytes == data && !net.nodes[1].engine.awaits());
+                assert!(bytes == data && !net.nodes[1].engine.matching().awaits());
             }
         }
         assert_eq!(net.nodes[1].engine.stats().messages_received, 6);
@@ -62,7 +62,7 @@ fn await_message__others_go_where_they_would() {
         net.send(0, 1, 7, b"first");
         net.run(10);
         assert_eq!(net.nodes[1].bytes(earlier), b"first", "posted before");
-        assert!(came(&mut net).is_none() && net.nodes[1].engine.awaits());
+        assert!(came(&mut net).is_none() && net.nodes[1].engine.matching().awaits());
         net.send(0, 1, 7, b"second");
         net.send(0, 1, 7, b"third");
         net.run(10);
@@ -89,7 +89,7 @@ fn await_message__of_several_packets_or_announced_is_posted_when_it_comes() {
             // The short message matches as well, but comes later.
             let short = net.send(0, 1, 7, b"short");
             net.run(10);
-            assert!(!net.nodes[1].engine.awaits());
+            assert!(!net.nodes[1].engine.matching().awaits());
             let rest = net.recv(1, None, 7, 5);
             // On a link of long packets it is one packet.
             let taken = match (came(&mut net), net.nodes[1].posted.take()) {
@@ -120,10 +120,10 @@ fn set_context__is_what_the_completion_carries() {
     let long = net.send(0, 1, 7, &pattern(1, 2_000_000));
     net.run_until(|net| net.nodes[1].posted.is_some());
     let recv = net.nodes[1].posted.take().unwrap();
-    assert!(net.nodes[1].engine.set_context(recv, 12));
+    assert!(net.nodes[1].engine.ops_mut().set_context(recv, 12));
     net.wait(&[(0, long), (1, recv)]);
     assert_eq!(net.nodes[1].done[&recv].context, 12);
-    assert!(!net.nodes[1].engine.set_context(recv, 13), "it has ended");
+    assert!(!net.nodes[1].engine.ops_mut().set_context(recv, 13), "it has ended");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn await_message__a_failure_ends_it_and_strangers_are_not_awaited() {
         net.inject(0, 1, t.header.as_slice(), Body::Bytes(Vec::new()));
     });
     net.run(10);
-    assert!(!net.nodes[1].engine.awaits());
+    assert!(!net.nodes[1].engine.matching().awaits());
     assert!(!wait_for(&mut net, spec(Some(peer), 7), 10));
 }
 
@@ -167,7 +167,7 @@ fn take_awaited__every_message_comes_once_and_in_order_over_rough_networks() {
                             net.inject_now(1, 0, 8, b"an answer");
                         }
                     }
-                    net.nodes[1].engine.end_await();
+                    net.nodes[1].engine.matching_mut().end_await();
                 }
                 awaited += u32::from(got.is_some());
                 let bytes = match got {

@@ -11,7 +11,7 @@ fn inject(net: &mut Net, seq: u32, packet: Packet, imm: u32, flags: u16, len: u6
 }
 
 fn ended(net: &Net) -> bool {
-    net.nodes[1].engine.peer_failure(PeerId(0)) == Some(PeerFailure::Protocol)
+    net.nodes[1].engine.peer(PeerId(0)).failure() == Some(PeerFailure::Protocol)
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn active__message_in_one_first_fragment_is_whole() {
 fn credit__beyond_all_reason_is_ignored() {
     let mut net = Net::open((network(), Config::default()));
     for credit in [u32::MAX, 1 << 31, 1 << 30, 0] {
-        let (_, session, _) = net.nodes[1].engine.peer_info(PeerId(0)).unwrap();
+        let (_, session, _) = net.nodes[1].engine.peer(PeerId(0)).info().unwrap();
         let common = wire::Common { session, credit, ..wire::Common::default() };
         let header = wire::emit(&common, &Packet::Ack(wire::Ack { sack: [!0; 4] }));
         net.inject(0, 1, header.as_slice(), Body::Bytes(vec![]));
     }
     net.run(1);
-    let open = net.nodes[1].engine.peer(PeerId(0)).conn.credit.inward.available();
+    let open = net.nodes[1].engine.kept_of(PeerId(0)).conn.credit.inward.available();
     assert_eq!(open, Config::default().eager_credit / UNIT + RESERVE);
 }

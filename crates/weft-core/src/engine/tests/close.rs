@@ -37,7 +37,7 @@ fn peer_failed__a_peer_that_has_learnt_of_the_end_closes_by_ending() {
             drop(net.nodes[0].engine.close());
         }
         let peer = net.peer(0, 1);
-        net.nodes[0].engine.handle_peer_failure(peer, PeerFailure::Gone);
+        net.nodes[0].engine.peer_mut(peer).handle_failure(PeerFailure::Gone);
         net.run(10);
         assert_eq!(net.nodes[0].failed, [(peer, failure)]);
     }
@@ -86,9 +86,9 @@ fn quiet__a_long_message_to_itself_that_nobody_receives_is_not_waited_for() {
         let elsewhere = net.send(0, 1, 1, &[7; 300_000]);
         net.run(50);
         // Closing takes both back: their memory is the caller's again.
-        net.nodes[0].engine.take_back(send);
+        net.nodes[0].engine.ops_mut().take_back(send);
         assert!(net.nodes[0].engine.quiet());
-        net.nodes[0].engine.take_back(elsewhere);
+        net.nodes[0].engine.ops_mut().take_back(elsewhere);
         assert!(!net.nodes[0].engine.quiet(), "the other endpoint may receive its message");
         if received {
             net.recv(1, None, 1, 300_000);

@@ -11,7 +11,7 @@ fn delivered(a: SendArgs) -> SendArgs {
 fn is_there(net: &Net, tag: u64) -> bool {
     let node = &net.nodes[1];
     let whole = node.stored.values().any(|body| matches!(body, Body::Bytes(b) if !b.is_empty()));
-    whole && node.engine.probe(None, tag, 0).is_some()
+    whole && node.engine.matching().probe(None, tag, 0).is_some()
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn delivered__fails_with_a_peer_that_does_not_answer() {
     let send = net.send_with(0, 1, 1, b"never seen", delivered);
     net.flush(0);
     let peer = net.peer(0, 1);
-    net.nodes[0].engine.handle_peer_failure(peer, PeerFailure::Gone);
+    net.nodes[0].engine.peer_mut(peer).handle_failure(PeerFailure::Gone);
     net.flush(0);
     assert_eq!(net.nodes[0].error(send), OpError::Peer { peer, failure: PeerFailure::Gone });
 }

@@ -92,10 +92,10 @@ fn direct__what_is_declined_comes_in_packets_and_the_next_one_directly() {
         assert_eq!(stats.direct_bytes > 0, at > 0);
         net.nodes[1].declines = None;
         let recv = net.recv(1, None, 1, LEN);
-        assert!(net.nodes[1].engine.is_fetching(recv));
+        assert!(net.nodes[1].engine.ops().is_fetching(recv));
         let send = net.send(0, 1, 1, &pattern(2, LEN));
         net.wait(&[(0, send), (1, recv)]);
-        assert!(!net.nodes[1].engine.is_fetching(recv));
+        assert!(!net.nodes[1].engine.ops().is_fetching(recv));
         assert!(net.nodes[1].bytes(recv) == pattern(2, LEN));
         assert_eq!(net.nodes[1].engine.stats().direct_declined, 1);
         net.run(1000);
@@ -177,7 +177,7 @@ fn direct__discarded_while_the_sender_writes_keeps_the_buffer_until_the_end() {
     let send = net.send(0, 1, 1, &pattern(1, LEN));
     net.run(10);
     assert!(net.sent(1, PacketType::Pull) > 0, "a remote write is outstanding");
-    net.nodes[1].engine.discard(recv);
+    net.nodes[1].engine.ops_mut().discard(recv);
     net.run(10);
     assert!(!net.nodes[1].released.contains(&recv));
     net.nodes[0].hold_direct = false;
@@ -198,7 +198,7 @@ fn direct__peer_lost_with_copies_to_do() {
         let send = net.send(0, 1, 1, &pattern(1, LEN));
         net.run(10);
         for node in [0, 1] {
-            net.nodes[node].engine.handle_peer_failure(PeerId(0), PeerFailure::Gone);
+            net.nodes[node].engine.peer_mut(PeerId(0)).handle_failure(PeerFailure::Gone);
         }
         net.flush_all();
         net.nodes[at].hold_direct = false;

@@ -260,11 +260,11 @@ fn reserve__gives_the_same_message_or_nothing() {
     for _ in 0..3 {
         let before = (*e.stats(), e.peers[0].conn.credit.inward.available());
         let refused = e.reserve(&args, &mut header).unwrap();
-        e.roll_back(refused);
+        refused.roll_back(e);
         assert_eq!((*e.stats(), e.peers[0].conn.credit.inward.available()), before);
     }
     let reserved = e.reserve(&args, &mut header).unwrap();
-    assert_eq!(e.commit(now, &args, reserved), None);
+    assert_eq!(reserved.commit(e, now, &args), None);
     net.carry(0, peer, header.as_slice(), Body::Bytes(b"quick".to_vec()));
     let recv = net.recv(1, None, 4, 5);
     net.wait(&[(1, recv)]);
@@ -390,7 +390,7 @@ fn handle_run__only_the_fragments_that_come_next_of_the_message_that_arrives() {
     net.run(1);
     let peer = net.peer(1, 0);
     let node = &mut net.nodes[1].engine;
-    let session = node.peer_info(peer).unwrap().1;
+    let session = node.peer(peer).info().unwrap().1;
     let partial = node.peers[peer.0 as usize].incoming.partial.unwrap();
     let next = node.peers[peer.0 as usize].conn.windows.as_ref().unwrap().recv.next_expected();
     let header = |seq: crate::Seq, imm: u32, offset: u64| {
@@ -489,17 +489,17 @@ fn has_urgent__an_acknowledgement_asked_for_is_and_one_taken_in_late_is_not() {
     net.run_until(|net| net.nodes[1].done.contains_key(&recv));
     // The answer acknowledges, and the acknowledgement can be handled later.
     let peer = net.peer(0, 1);
-    let session = net.nodes[0].engine.peer_info(peer).unwrap().1;
+    let session = net.nodes[0].engine.peer(peer).info().unwrap().1;
     let common = wire::Common { session, ack: crate::Seq(1), ..Default::default() };
     let answer = wire::emit(&common, &Packet::Eager(wire::Eager { tag: 2 }));
     let caps = network();
     net.nodes[0].engine.handle_packet(net.now, None, &caps, answer.as_slice(), 0);
-    assert!(net.nodes[0].engine.has_output() && !net.nodes[0].engine.has_urgent());
+    assert!(net.nodes[0].engine.output().any() && !net.nodes[0].engine.output().urgent());
     // A packet that asks for an acknowledgement gets it now.
     let asks = wire::Common { seq: crate::Seq(1), flags: flags::ACKNOW, ..common };
     let asks = wire::emit(&asks, &Packet::Eager(wire::Eager { tag: 2 }));
     net.nodes[0].engine.handle_packet(net.now, None, &caps, asks.as_slice(), 0);
-    assert!(net.nodes[0].engine.has_urgent());
+    assert!(net.nodes[0].engine.output().urgent());
     net.flush(0);
-    assert!(!net.nodes[0].engine.has_output() && !net.nodes[0].engine.has_urgent());
+    assert!(!net.nodes[0].engine.output().any() && !net.nodes[0].engine.output().urgent());
 }

@@ -58,8 +58,8 @@ fn peer_failed__in_every_state_ends_everything_once() {
             }
             for (at, why) in [(0, PeerFailure::Gone), (1, PeerFailure::Closed)] {
                 let peer = net.peer(at, 1 - at);
-                net.nodes[at].engine.handle_peer_failure(peer, why);
-                net.nodes[at].engine.handle_peer_failure(peer, PeerFailure::Gone);
+                net.nodes[at].engine.peer_mut(peer).handle_failure(why);
+                net.nodes[at].engine.peer_mut(peer).handle_failure(PeerFailure::Gone);
                 net.nodes[at].settle();
             }
             net.room[0] = u32::MAX;
@@ -71,7 +71,7 @@ fn peer_failed__in_every_state_ends_everything_once() {
             // Messages that have arrived whole can still be received; nothing else is kept.
             for node in [0, 1] {
                 let mut wild = Vec::new();
-                while net.nodes[node].engine.probe(None, 0, u64::MAX).is_some() {
+                while net.nodes[node].engine.matching().probe(None, 0, u64::MAX).is_some() {
                     wild.push(net.recv_masked(node, None, 0, u64::MAX, 10));
                 }
                 for op in wild {
@@ -80,7 +80,7 @@ fn peer_failed__in_every_state_ends_everything_once() {
                 assert!(net.nodes[node].stored.is_empty());
                 let posted: Vec<_> = net.nodes[node].buffers.keys().copied().collect();
                 for op in posted {
-                    net.nodes[node].engine.cancel(op);
+                    net.nodes[node].engine.ops_mut().cancel(op);
                 }
                 net.nodes[node].settle();
                 assert_eq!(net.nodes[node].failed.len(), 1);
@@ -100,12 +100,15 @@ fn peer_failed__what_was_sent_after_a_message_that_is_lost_does_not_come_in_its_
         // Long enough for short messages and for the announcement.
         net.run(1);
         let peer = net.peer(0, 1);
-        net.nodes[0].engine.handle_peer_failure(peer, PeerFailure::Gone);
+        net.nodes[0].engine.peer_mut(peer).handle_failure(PeerFailure::Gone);
         net.nodes[0].settle();
         let first = net.recv(0, Some(1), 7, 100);
         net.run(1);
         assert!(net.nodes[0].done[&first].error.is_none());
-        assert!(net.nodes[0].engine.probe(None, 7, 0).is_none(), "the last comes as the second");
+        assert!(
+            net.nodes[0].engine.matching().probe(None, 7, 0).is_none(),
+            "the last comes as the second"
+        );
         assert!(net.nodes[0].stored.is_empty());
     }
 }
@@ -136,13 +139,13 @@ fn watch__a_silent_peer_fails_although_nothing_is_posted() {
         let mut net = Net::open(kind);
         net.script = Box::new(|_| vec![]);
         let (now, peer) = (net.now, net.peer(0, 1));
-        assert!(net.nodes[0].engine.watch(now, peer));
+        assert!(net.nodes[0].engine.peer_mut(peer).watch(now));
         net.run(302_000);
-        let failure = net.nodes[0].engine.peer_failure(peer);
+        let failure = net.nodes[0].engine.peer(peer).failure();
         assert!(matches!(failure, Some(PeerFailure::Silent { .. })), "{failure:?}");
-        net.nodes[0].engine.unwatch(peer);
+        net.nodes[0].engine.peer_mut(peer).unwatch();
         let now = net.now;
-        assert!(!net.nodes[0].engine.watch(now, peer));
+        assert!(!net.nodes[0].engine.peer_mut(peer).watch(now));
         net.assert_clean();
     }
 }
@@ -152,10 +155,10 @@ fn unwatch__no_packet_goes_to_the_silent_peer() {
     let mut net = Net::open(every_kind()[0].clone());
     net.script = Box::new(|_| vec![]);
     let (now, peer) = (net.now, net.peer(0, 1));
-    assert!(net.nodes[0].engine.watch(now, peer));
-    net.nodes[0].engine.unwatch(peer);
+    assert!(net.nodes[0].engine.peer_mut(peer).watch(now));
+    net.nodes[0].engine.peer_mut(peer).unwatch();
     net.run(302_000);
-    assert_eq!(net.nodes[0].engine.peer_failure(peer), None);
+    assert_eq!(net.nodes[0].engine.peer(peer).failure(), None);
 }
 
 #[test]
@@ -223,12 +226,13 @@ fn claimed__message_of_a_failed_sender() {
                 for _ in 0..steps {
                     net.step(until);
                 }
-                let Some((claimed, probed)) = net.nodes[1].engine.claim(None, 1, 0) else {
+                let Some((claimed, probed)) = net.nodes[1].engine.matching_mut().claim(None, 1, 0)
+                else {
                     continue;
                 };
                 assert_eq!((probed.len, probed.source), (len, PeerId(0)));
-                assert!(net.nodes[1].engine.probe(None, 1, 0).is_none());
-                net.nodes[1].engine.handle_peer_failure(PeerId(0), PeerFailure::Gone);
+                assert!(net.nodes[1].engine.matching().probe(None, 1, 0).is_none());
+                net.nodes[1].engine.peer_mut(PeerId(0)).handle_failure(PeerFailure::Gone);
                 net.nodes[1].settle();
                 let recv = net.recv_claimed(1, claimed, len);
                 match net.nodes[1].done[&recv].error {
@@ -236,7 +240,7 @@ fn claimed__message_of_a_failed_sender() {
                     Some(_) => assert_eq!(error(&net, 1, recv), PeerFailure::Gone),
                 }
                 assert!(net.nodes[1].stored.is_empty());
-                assert_eq!(net.nodes[1].engine.op_count(), 0);
+                assert_eq!(net.nodes[1].engine.ops().count(), 0);
             }
         }
     }
@@ -257,7 +261,7 @@ fn seen__a_peer_that_runs_may_be_silent_for_ever() {
         net.send(0, 1, 1, &[1; 10]);
         net.run(4_000_000);
         let peer = net.peer(0, 1);
-        assert_eq!(net.nodes[0].engine.peer_failure(peer), None);
+        assert_eq!(net.nodes[0].engine.peer(peer).failure(), None);
         assert!(!net.nodes[0].done.contains_key(&recv));
         assert_eq!(net.nodes[0].slow, [PeerId(0)]);
         // Its ring is not filled with questions.
@@ -273,11 +277,11 @@ fn seen__a_peer_that_runs_may_leave_the_first_packet_unanswered() {
     net.recv(0, Some(1), 1, 10);
     net.run(4_000_000);
     let peer = net.peer(0, 1);
-    assert_eq!(net.nodes[0].engine.peer_failure(peer), None);
+    assert_eq!(net.nodes[0].engine.peer(peer).failure(), None);
     assert_eq!(net.nodes[0].slow, [PeerId(0)]);
     net.nodes[0].pulse = Pulse::Stopped;
     net.run(62_000);
-    let failure = net.nodes[0].engine.peer_failure(peer);
+    let failure = net.nodes[0].engine.peer(peer).failure();
     assert!(matches!(failure, Some(PeerFailure::Stopped { after_ms: 60_000..=61_000 })));
 }
 
@@ -288,7 +292,7 @@ fn unseen__a_peer_that_answers_is_there() {
     let recv = net.recv(0, Some(1), 1, 10);
     net.run(1_000_000);
     let peer = net.peer(0, 1);
-    assert_eq!(net.nodes[0].engine.peer_failure(peer), None);
+    assert_eq!(net.nodes[0].engine.peer(peer).failure(), None);
     net.script = Box::new(|_| vec![]);
     net.run(302_000);
     assert!(matches!(error(&net, 0, recv), PeerFailure::Silent { .. }));

@@ -29,11 +29,11 @@ fn assert_gone(net: &mut Net) {
     net.run(5000);
     net.assert_clean();
     for n in &net.nodes {
-        assert_eq!(n.engine.room_used(), 0);
+        assert_eq!(n.engine.matching().room_used(), 0);
         for p in &n.engine.peers {
             assert_eq!((p.incoming.share.granted, p.incoming.share.allowed), (0, 0));
         }
-        assert!(n.engine.ops.places() <= 4096 && n.engine.stored.places() <= 4096);
+        assert!(n.engine.ops.places() <= 4096 && n.engine.matching.stored.places() <= 4096);
     }
 }
 
@@ -133,7 +133,7 @@ fn full__a_receive_that_waits_ends_with_what_fills_the_room() {
         let text = alloc::format!("{failure}; {}", failure.advice());
         assert!(text.contains("201 messages of 16000004 bytes"), "{text}");
         assert!(text.contains("WEFT_UNEXPECTED_MAX"), "{text}");
-        assert_eq!(net.nodes[1].engine.room_used(), 0);
+        assert_eq!(net.nodes[1].engine.matching().room_used(), 0);
     }
 }
 
@@ -219,9 +219,9 @@ fn share__of_a_peer_that_fails_is_free() {
     let mut net = Net::open((memory(), little(Config::default(), 64)));
     flood(&mut net, 0, 1, 70, LONG);
     net.run(10);
-    assert!(net.nodes[1].engine.room_used() > 0);
-    net.nodes[1].engine.handle_peer_failure(PeerId(0), PeerFailure::Gone);
-    assert_eq!(net.nodes[1].engine.room_used(), 0);
+    assert!(net.nodes[1].engine.matching().room_used() > 0);
+    net.nodes[1].engine.peer_mut(PeerId(0)).handle_failure(PeerFailure::Gone);
+    assert_eq!(net.nodes[1].engine.matching().room_used(), 0);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn credit__lent_for_small_messages_is_paid_back() {
         let mut net = Net::open((caps, config.clone()));
         let sends = flood(&mut net, 0, 1, 5_000, 200);
         net.wait(&sends);
-        assert!(net.nodes[1].engine.room_used() > 128 << 10);
+        assert!(net.nodes[1].engine.matching().room_used() > 128 << 10);
         assert_eq!(net.sent(0, PacketType::Rts), 0, "they are kept, not announced");
         drain(&mut net, 1, 0, 5_000, 200);
         assert_gone(&mut net);
@@ -256,13 +256,13 @@ fn packets__that_are_left_do_not_hide_others() {
             let here = net.nodes[1].upcalls.len();
             assert!(here > seen, "{seen} of {n} packets came");
             for _ in seen..here {
-                net.nodes[1].engine.handle_active_kept(net.now, PeerId(0), len);
+                net.nodes[1].engine.peer_mut(PeerId(0)).handle_active_kept(net.now, len);
             }
             seen = here;
             net.run(100);
         }
         for _ in 0..n {
-            net.nodes[1].engine.release_kept(PeerId(0), len);
+            net.nodes[1].engine.peer_mut(PeerId(0)).release_kept(len);
         }
         assert_gone(&mut net);
     }
@@ -283,7 +283,7 @@ fn packets__that_a_client_keeps_are_counted_when_there_is_no_room() {
     while net.nodes[1].full.is_empty() {
         net.run_until(|net| net.nodes[1].upcalls.len() > kept);
         kept += 1;
-        net.nodes[1].engine.handle_active_kept(net.now, PeerId(0), len);
+        net.nodes[1].engine.peer_mut(PeerId(0)).handle_active_kept(net.now, len);
     }
     // The event may have come one packet ago.
     let [(of, said)] = net.nodes[1].full[..] else { panic!("{:?}", net.nodes[1].full) };
@@ -329,12 +329,12 @@ fn hostile__announcements_beyond_what_is_granted_end_the_session() {
     }
     net.run(1);
     assert_eq!(net.nodes[1].failed, []);
-    assert_eq!(net.nodes[1].engine.room_used(), 64 * 256);
+    assert_eq!(net.nodes[1].engine.matching().room_used(), 64 * 256);
     let header = forge(&mut net, 0, 1, 0, rts(80));
     net.inject(0, 1, header.as_slice(), Body::Bytes(vec![]));
     net.run(1);
     assert_eq!(net.nodes[1].failed, [(PeerId(0), PeerFailure::Protocol)]);
-    assert_eq!(net.nodes[1].engine.room_used(), 0);
+    assert_eq!(net.nodes[1].engine.matching().room_used(), 0);
 }
 
 #[test]
@@ -354,5 +354,5 @@ fn hostile__grants_and_takings_back_are_bounded() {
     net.wait(&sends);
     let most = net.nodes[0].engine.asks_max(PeerId(0));
     assert_eq!(most, net.nodes[1].engine.asks_max(PeerId(0)), "by what is announced alone");
-    assert_eq!(net.nodes[1].engine.room_used() % u64::from(UNIT), 0);
+    assert_eq!(net.nodes[1].engine.matching().room_used() % u64::from(UNIT), 0);
 }

@@ -24,7 +24,7 @@ fn name(rng: &mut Rng) -> u32 {
 /// Returns a packet of a random type with a valid session and all other fields doubtful.
 fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Body) {
     let peer = net.peer(to, from);
-    let (_, session, _) = net.nodes[to].engine.peer_info(peer).unwrap();
+    let (_, session, _) = net.nodes[to].engine.peer(peer).info().unwrap();
     let mut kind = PacketType::ALL[rng.below(16) as usize];
     // Types that end the session also end the test, so they come rarely.
     while matches!(kind, PacketType::Bye | PacketType::EagerFirst) && !rng.chance(3) {
@@ -36,7 +36,7 @@ fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Bod
     let flags = if rng.chance(50) { rng.below(256) as u16 } else { 0 };
     bytes[2..4].copy_from_slice(&flags.to_le_bytes());
     bytes[4..8].copy_from_slice(&session.to_le_bytes());
-    let p = net.nodes[to].engine.peer(peer);
+    let p = net.nodes[to].engine.kept_of(peer);
     let (seq, ack) =
         p.conn.windows.as_ref().map_or((0, 0), |w| (w.recv.next_expected().0, w.send.next_seq().0));
     let near = |rng: &mut Rng, n: u32| match rng.below(10) {
@@ -54,7 +54,9 @@ fn packet(net: &mut Net, rng: &mut Rng, from: usize, to: usize) -> (Vec<u8>, Bod
         let value = match field.name {
             "pad" => 0,
             "msg" | "recv" => name(rng).into(),
-            "session_offer" => net.nodes[from].engine.peer(PeerId(0)).conn.session.number_in.into(),
+            "session_offer" => {
+                net.nodes[from].engine.kept_of(PeerId(0)).conn.session.number_in.into()
+            }
             "dst_eid" => net.nodes[to].engine.id().0,
             "src_eid" => net.nodes[from].engine.id().0,
             "code" => rng.below(8),
@@ -84,7 +86,7 @@ fn traffic(net: &mut Net, rng: &mut Rng, key: [u64; 2]) {
     let small = rng.below(3000);
     let tag = rng.below(6);
     let peer = net.peer(from, to);
-    if net.nodes[from].engine.peer_failure(peer).is_some() {
+    if net.nodes[from].engine.peer(peer).failure().is_some() {
         return;
     }
     match rng.below(9) {
@@ -104,7 +106,7 @@ fn traffic(net: &mut Net, rng: &mut Rng, key: [u64; 2]) {
     if rng.chance(10) {
         let ops: Vec<_> = net.nodes[from].buffers.keys().copied().collect();
         let op = ops[rng.below(ops.len() as u64) as usize];
-        net.nodes[from].engine.discard(op);
+        net.nodes[from].engine.ops_mut().discard(op);
         net.nodes[from].settle();
     }
 }
@@ -116,7 +118,7 @@ const ROOM: u64 = 16 << 10;
 fn assert_bounded(net: &Net) {
     for n in &net.nodes {
         let most = 3 * n.engine.asks_max(PeerId(0));
-        let p = n.engine.peer(PeerId(0));
+        let p = n.engine.kept_of(PeerId(0));
         assert!(
             p.queue.ctrl.len() <= most && p.queue.data.len() <= most && p.queue.stalled.len() <= 64
         );
@@ -124,8 +126,8 @@ fn assert_bounded(net: &Net) {
         let window = (crate::peer::credit_window(&Config::default()) as u64) * 2;
         let stored: u64 = n.stored.values().map(Body::len).sum();
         assert!(stored <= window + ROOM, "{stored} bytes of unexpected messages");
-        assert!(n.engine.room_used() <= ROOM / 2);
-        assert!(n.engine.peer_count() <= 2);
+        assert!(n.engine.matching().room_used() <= ROOM / 2);
+        assert!(n.engine.peers().count() <= 2);
     }
 }
 
@@ -160,15 +162,15 @@ fn attack(kind: (LinkCaps, Config), seed: u64) {
     }
     // After any end: the end of the session ends every operation, once.
     for at in [0, 1] {
-        net.nodes[at].engine.handle_peer_failure(PeerId(0), PeerFailure::Gone);
+        net.nodes[at].engine.peer_mut(PeerId(0)).handle_failure(PeerFailure::Gone);
     }
     net.run(1000);
     for n in &mut net.nodes {
         for op in n.buffers.keys().copied().collect::<Vec<_>>() {
-            n.engine.cancel(op);
+            n.engine.ops_mut().cancel(op);
         }
         n.settle();
-        assert_eq!(n.engine.op_count(), 0);
+        assert_eq!(n.engine.ops().count(), 0);
         assert!(n.done.keys().all(|op| n.released.contains(op)));
         assert!(n.engine.quiet());
     }

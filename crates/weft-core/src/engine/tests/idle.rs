@@ -30,7 +30,7 @@ fn idle__peer_costs_at_most_2_kib_after_a_burst_of_traffic() {
         net.wait(&recvs);
         net.run(3000);
         for n in &net.nodes {
-            let bytes = idle_bytes(n.engine.peer(PeerId(0)));
+            let bytes = idle_bytes(n.engine.kept_of(PeerId(0)));
             std::println!("an idle peer over {:?}: {bytes} bytes", caps.reliable);
             assert!(bytes <= IDLE_MAX, "{bytes}");
             assert_eq!(n.engine.next_timeout(), None, "and no timer");
@@ -58,11 +58,11 @@ fn thousand__peers_each_exchange_and_rest() {
         assert_eq!(net.nodes[0].bytes(ops[2 * i - 2].1), (i as u64).to_le_bytes());
     }
     net.run(3000);
-    assert_eq!(net.nodes[0].engine.peer_count(), n - 1);
+    assert_eq!(net.nodes[0].engine.peers().count(), n - 1);
     assert!(net.nodes[0].engine.quiet());
     assert_eq!(net.nodes[0].engine.next_timeout(), None);
     let total: usize =
-        (0..n - 1).map(|i| idle_bytes(net.nodes[0].engine.peer(PeerId(i as u32)))).sum();
+        (0..n - 1).map(|i| idle_bytes(net.nodes[0].engine.kept_of(PeerId(i as u32)))).sum();
     assert!(total <= (n - 1) * IDLE_MAX, "{total}");
 }
 
@@ -72,9 +72,9 @@ fn peers__beyond_the_table_are_refused_and_counted() {
     let mut net = Net::new(6, memory(), config);
     for i in 1..6 {
         let to = net.peer(i, 0);
-        net.nodes[i].engine.open(net.now, to);
+        net.nodes[i].engine.peer_mut(to).open(net.now);
     }
     net.run(10);
-    assert_eq!(net.nodes[0].engine.peer_count(), 3);
+    assert_eq!(net.nodes[0].engine.peers().count(), 3);
     assert!(net.nodes[0].engine.stats().peers_refused > 0);
 }

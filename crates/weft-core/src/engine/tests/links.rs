@@ -45,7 +45,7 @@ fn retry_blocked__goes_on_where_the_link_stopped() {
         let recv = net.recv(1, None, 1, 100_000);
         net.send(0, 1, 1, &pattern(1, 100_000));
         net.run(1);
-        assert!(net.nodes[0].engine.has_blocked());
+        assert!(net.nodes[0].engine.output().blocked());
         assert!(!net.nodes[0].engine.quiet());
         for _ in 0..400 {
             net.room[0] = 1;
@@ -55,7 +55,7 @@ fn retry_blocked__goes_on_where_the_link_stopped() {
         assert!(net.nodes[1].bytes(recv) == pattern(1, 100_000));
         net.room[0] = u32::MAX;
         net.run(2000);
-        assert!(!net.nodes[0].engine.has_blocked());
+        assert!(!net.nodes[0].engine.output().blocked());
         net.assert_clean();
     }
 }
@@ -65,17 +65,17 @@ fn hold__one_peer_waits_for_its_link_and_others_go_on() {
     let mut net = Net::new(3, memory(), Config::default());
     let (one, two) = (net.peer(0, 1), net.peer(0, 2));
     let got: Vec<_> = [1, 2].map(|to| net.recv(to, None, 1, 50_000)).into();
-    net.nodes[0].engine.hold(one, true);
-    net.nodes[0].engine.hold(one, true);
-    assert!(net.nodes[0].engine.has_held());
+    net.nodes[0].engine.peer_mut(one).hold(true);
+    net.nodes[0].engine.peer_mut(one).hold(true);
+    assert!(net.nodes[0].engine.output().held());
     net.send(0, 1, 1, &pattern(1, 50_000));
     net.send(0, 2, 1, &pattern(2, 50_000));
     net.wait(&[(2, got[1])]);
     assert!(!net.nodes[1].done.contains_key(&got[0]));
-    assert!(!net.nodes[0].engine.has_blocked(), "it is not tried again and again");
-    net.nodes[0].engine.hold(one, false);
-    net.nodes[0].engine.hold(two, false);
-    assert!(!net.nodes[0].engine.has_held());
+    assert!(!net.nodes[0].engine.output().blocked(), "it is not tried again and again");
+    net.nodes[0].engine.peer_mut(one).hold(false);
+    net.nodes[0].engine.peer_mut(two).hold(false);
+    assert!(!net.nodes[0].engine.output().held());
     net.wait(&[(1, got[0])]);
     assert!(net.nodes[1].bytes(got[0]) == pattern(1, 50_000));
     net.run(2000);
@@ -91,15 +91,15 @@ fn hold__of_a_peer_that_fails_ends_and_the_failure_is_reported() {
     let recv = net.recv(1, None, 1, 10);
     net.send(0, 1, 1, &pattern(1, 10));
     net.wait(&[(1, recv)]);
-    net.nodes[0].engine.hold(peer, true);
+    net.nodes[0].engine.peer_mut(peer).hold(true);
     let sent = net.send(0, 1, 2, &pattern(1, 10_000));
     let lost = net.recv(0, Some(1), 3, 10);
     net.run(5_000_000);
     assert!(net.nodes[0].done.contains_key(&sent) && net.nodes[0].done.contains_key(&lost));
     assert!(matches!(net.nodes[0].failed[..], [(_, PeerFailure::Silent { .. })]));
-    assert!(!net.nodes[0].engine.has_held(), "nothing of it waits");
-    net.nodes[0].engine.hold(peer, true);
-    assert!(!net.nodes[0].engine.has_held());
+    assert!(!net.nodes[0].engine.output().held(), "nothing of it waits");
+    net.nodes[0].engine.peer_mut(peer).hold(true);
+    assert!(!net.nodes[0].engine.output().held());
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn path_changed__what_was_lost_goes_out_at_once() {
         assert!((2..).zip(&times).all(|(want, &got)| want == got), "{times:?}");
         net.script = calm();
         let now = net.now;
-        net.nodes[0].engine.handle_path_change(now, peer);
+        net.nodes[0].engine.peer_mut(peer).handle_path_change(now);
         net.flush(0);
         net.run(1);
         net.nodes[1].ok(recv);
@@ -197,6 +197,6 @@ fn ask_size__a_question_that_may_vanish_leaves_the_acknowledgement_due() {
     let (peer, e) = (net.peer(1, 0), &mut net.nodes[1].engine);
     let due = |e: &Engine| e.peers[0].conn.windows.as_ref().unwrap().recv.ack_deadline();
     let before = due(e);
-    assert!(before.is_some() && e.ask_size(peer, 0, 1400).is_some());
+    assert!(before.is_some() && e.peer_mut(peer).ask_size(0, 1400).is_some());
     assert_eq!(due(e), before, "packets of that length may not get through");
 }

@@ -16,7 +16,8 @@ fn claim__in_every_state_of_arrival_receives_the_message() {
                 for _ in 0..steps {
                     net.step(until);
                 }
-                let Some((claimed, probed)) = net.nodes[1].engine.claim(None, 0, !0) else {
+                let Some((claimed, probed)) = net.nodes[1].engine.matching_mut().claim(None, 0, !0)
+                else {
                     continue;
                 };
                 assert_eq!((probed.len, probed.tag, probed.data), (len, 1, Some(5)));
@@ -64,14 +65,14 @@ fn untagged__messages_and_receives_meet_only_each_other() {
                 net.run(10);
                 if !posted {
                     let peer = net.peer(1, 0);
-                    let probed = net.nodes[1].engine.probe_untagged(Some(peer)).unwrap();
+                    let probed = net.nodes[1].engine.matching().probe_untagged(Some(peer)).unwrap();
                     assert_eq!(probed.len, len);
                 }
                 let (untagged, tagged) = early.unwrap_or_else(|| post(&mut net));
                 net.wait(&[(0, first), (0, second), (1, untagged), (1, tagged)]);
                 assert!(net.nodes[1].bytes(untagged) == without);
                 assert!(net.nodes[1].bytes(tagged) == with);
-                assert!(net.nodes[1].engine.claim_untagged(None).is_none());
+                assert!(net.nodes[1].engine.matching_mut().claim_untagged(None).is_none());
                 net.run(1000);
                 net.assert_clean();
             }
@@ -101,12 +102,12 @@ fn recv__from_an_unknown_or_failed_peer_is_refused() {
     net.send(1, 0, 1, b"left");
     net.run(1);
     let peer = net.peer(0, 1);
-    net.nodes[0].engine.handle_peer_failure(peer, PeerFailure::Gone);
+    net.nodes[0].engine.peer_mut(peer).handle_failure(PeerFailure::Gone);
     let left = net.recv(0, Some(1), 1, 4);
     assert_eq!(net.nodes[0].bytes(left), b"left");
     let refused = net.try_recv(0, Some(peer), 1, 0, Body::Fake(0));
     assert_eq!(refused, Err(Refused::Peer(peer, PeerFailure::Gone)));
-    assert_eq!(net.nodes[0].engine.op_count(), 0);
+    assert_eq!(net.nodes[0].engine.ops().count(), 0);
 }
 
 #[test]
@@ -114,14 +115,14 @@ fn cancel__only_while_posted() {
     for kind in every_kind() {
         let mut net = Net::open(kind);
         let posted = net.recv(1, Some(0), 1, 10);
-        assert!(net.nodes[1].engine.cancel(posted));
-        assert!(!net.nodes[1].engine.cancel(posted));
+        assert!(net.nodes[1].engine.ops_mut().cancel(posted));
+        assert!(!net.nodes[1].engine.ops_mut().cancel(posted));
         net.nodes[1].settle();
         assert_eq!(net.nodes[1].error(posted), OpError::Cancelled);
         let matched = net.recv(1, None, 2, 200_000);
         net.send(0, 1, 2, &[7; 200_000]);
         net.run_until(|net| net.sent(1, PacketType::Pull) > 0);
-        assert!(!net.nodes[1].engine.cancel(matched));
+        assert!(!net.nodes[1].engine.ops_mut().cancel(matched));
         net.wait(&[(1, matched)]);
         net.run(1000);
         net.assert_clean();

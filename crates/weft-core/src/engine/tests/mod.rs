@@ -321,7 +321,7 @@ impl Node {
     }
 
     fn place(&mut self, placement: Placement, header: &[u8], body: &Body) {
-        if let Some(op) = self.engine.poll_posted() {
+        if let Some(op) = self.engine.matching_mut().poll_posted() {
             self.buffers.insert(op, Body::Bytes(vec![0; self.await_len as usize]));
             self.posted = Some(op);
         }
@@ -359,7 +359,7 @@ impl Node {
             }
             Placement::Region { key, offset, peer, put } => match self.regions.get_mut(&key) {
                 Some(region) => region.write(offset, body.len(), body),
-                None => self.engine.handle_put_unmapped(peer, put),
+                None => self.engine.memory().handle_put_unmapped(peer, put),
             },
             Placement::Atomic(request) => self.atomics.push(request),
             // Joining of pieces and probing of lengths are tested with links.
@@ -369,7 +369,7 @@ impl Node {
 
     fn active(&mut self, peer: PeerId, tag: u64, body: Body) {
         if !self.keeps_active {
-            self.engine.release(peer, body.len());
+            self.engine.peer_mut(peer).release(body.len());
         }
         self.upcalls.push((peer, tag, body));
     }
@@ -442,13 +442,13 @@ impl Node {
 
     fn atomic(&mut self, now: Instant, a: &AtomicRequest) {
         let Some(Body::Bytes(region)) = self.regions.get_mut(&a.key) else {
-            self.engine.handle_atomic_refused(now, a);
+            self.engine.memory().handle_atomic_refused(now, a);
             return;
         };
         let word = &mut region[a.offset as usize..a.offset as usize + 8];
         let old = u64::from_le_bytes(word.try_into().unwrap());
         word.copy_from_slice(&a.code.apply(old, a.operand, a.compare).to_le_bytes());
-        self.engine.handle_atomic_done(now, a, old);
+        self.engine.memory().handle_atomic_done(now, a, old);
     }
 }
 
@@ -485,9 +485,9 @@ impl Net {
     pub fn open(kind: (LinkCaps, Config)) -> Net {
         let mut net = Net::pair(kind);
         let to = net.peer(0, 1);
-        net.nodes[0].engine.open(net.now, to);
+        net.nodes[0].engine.peer_mut(to).open(net.now);
         net.run(50);
-        assert!(net.nodes[0].engine.peer_ready(to));
+        assert!(net.nodes[0].engine.peer(to).is_ready());
         net.log.clear();
         net
     }
@@ -500,7 +500,7 @@ impl Net {
     }
 
     fn node_of(&self, at: usize, peer: PeerId) -> Option<usize> {
-        let (id, _, _) = self.nodes[at].engine.peer_info(peer)?;
+        let (id, _, _) = self.nodes[at].engine.peer(peer).info()?;
         self.nodes.iter().position(|n| n.engine.id() == id)
     }
 
@@ -524,13 +524,13 @@ impl Net {
         let mut header = wire::HeaderBuf::new();
         let mut reserved = node.engine.reserve(&args, &mut header);
         if let Some(refused) = reserved.take_if(|reserved| !reserved.is_kept()) {
-            node.engine.roll_back(refused);
+            refused.roll_back(&mut node.engine);
         }
         let Some(reserved) = reserved else {
             self.try_send(from, args, Body::Bytes(bytes.to_vec())).unwrap();
             return false;
         };
-        let op = node.engine.commit(self.now, &args, reserved).unwrap();
+        let op = reserved.commit(&mut node.engine, self.now, &args).unwrap();
         node.begin(op, Body::Bytes(bytes.to_vec()));
         let payload = Payload::Op { op, offset: 0, len: bytes.len() as u32 };
         self.offer(from, Transmit::one(peer, header, payload));
@@ -595,7 +595,7 @@ impl Net {
         let len = body.len();
         let addr = node.address(len);
         let args = RecvArgs { len, addr, ..args };
-        let op = node.engine.recv(self.now, args)?;
+        let op = node.engine.matching_mut().recv(self.now, args)?;
         node.begin(op, body);
         node.addresses.insert(addr, op);
         node.settle();
@@ -606,7 +606,8 @@ impl Net {
         let node = &mut self.nodes[at];
         let args =
             RecvArgs { source: None, tag: 0, ignore: 0, len, addr: 0, context: 0, untagged: false };
-        let op = node.engine.recv_claimed(self.now, claimed, args).expect("recv_claimed");
+        let op =
+            node.engine.matching_mut().recv_claimed(self.now, claimed, args).expect("recv_claimed");
         node.begin(op, Body::Bytes(vec![0xee; len as usize]));
         node.settle();
         op
@@ -615,7 +616,11 @@ impl Net {
     pub fn put(&mut self, from: usize, to: usize, key: u64, offset: u64, bytes: &[u8]) -> OpId {
         let peer = self.peer(from, to);
         let node = &mut self.nodes[from];
-        let op = node.engine.put(self.now, peer, key, offset, bytes.len() as u64, 0).expect("put");
+        let op = node
+            .engine
+            .memory()
+            .put(self.now, peer, key, offset, bytes.len() as u64, 0)
+            .expect("put");
         node.begin(op, Body::Bytes(bytes.to_vec()));
         op
     }
@@ -623,7 +628,7 @@ impl Net {
     pub fn get(&mut self, from: usize, to: usize, key: u64, offset: u64, len: u64) -> OpId {
         let peer = self.peer(from, to);
         let node = &mut self.nodes[from];
-        let op = node.engine.get(self.now, peer, key, offset, len, 0).expect("get");
+        let op = node.engine.memory().get(self.now, peer, key, offset, len, 0).expect("get");
         node.begin(op, Body::Bytes(vec![0xee; len as usize]));
         op
     }
@@ -632,20 +637,25 @@ impl Net {
         let peer = self.peer(from, to);
         let node = &mut self.nodes[from];
         let code = AtomicCode::FetchAdd;
-        let op = node.engine.atomic(self.now, peer, key, offset, code, (n, 0), 0).expect("atomic");
+        let op = node
+            .engine
+            .memory()
+            .atomic(self.now, peer, key, offset, code, (n, 0), 0)
+            .expect("atomic");
         node.begin(op, Body::Bytes(Vec::new()));
         op
     }
 
     pub fn register(&mut self, at: usize, bytes: &[u8]) -> u64 {
         let node = &mut self.nodes[at];
-        let key = node.engine.register(bytes.len() as u64, Rights::ALL, 0xabcd).unwrap();
+        let key =
+            node.engine.regions_mut().register(bytes.len() as u64, Rights::ALL, 0xabcd).unwrap();
         node.regions.insert(key, Body::Bytes(bytes.to_vec()));
         key
     }
 
     pub fn unregister(&mut self, at: usize, key: u64) {
-        self.nodes[at].engine.unregister(key);
+        self.nodes[at].engine.regions_mut().unregister(key);
         self.nodes[at].regions.remove(&key);
     }
 
@@ -671,12 +681,12 @@ impl Net {
             t.skip(1);
         }
         if self.room[from] == 0 {
-            self.nodes[from].engine.handle_refused(t);
+            self.nodes[from].engine.links().handle_refused(t);
             return;
         }
         self.room[from] = self.room[from].saturating_sub(u32::from(self.room[from] != u32::MAX));
         let body = self.nodes[from].resolve(&t.payload);
-        self.nodes[from].engine.handle_accepted(&t);
+        self.nodes[from].engine.links().handle_accepted(&t);
         self.carry(from, t.peer, t.header.as_slice(), body);
         self.lane = 0;
         self.nodes[from].settle();
@@ -695,7 +705,7 @@ impl Net {
 
     /// Does everything that node `at` can do now.
     pub fn flush(&mut self, at: usize) {
-        self.nodes[at].engine.handle_unblocked();
+        self.nodes[at].engine.links().handle_unblocked();
         loop {
             let mut acted = false;
             self.nodes[at].settle();
@@ -739,18 +749,18 @@ impl Net {
         let now = self.now;
         match event {
             Event::DirectRead(d) if self.nodes[at].declines == Some(d.offset) => {
-                self.nodes[at].engine.handle_direct_declined(now, &d);
+                self.nodes[at].engine.memory().handle_direct_declined(now, &d);
             }
             Event::DirectRead(mut d) => {
                 if self.nodes[at].attentive {
-                    self.nodes[at].engine.direct_share(now, &mut d);
+                    self.nodes[at].engine.memory().direct_share(now, &mut d);
                 }
                 let ok = self.copy(at, &d, false);
-                self.nodes[at].engine.handle_direct_read(now, &d, ok);
+                self.nodes[at].engine.memory().handle_direct_read(now, &d, ok);
             }
             Event::DirectWrite(d) => {
                 let ok = self.copy(at, &d, true);
-                self.nodes[at].engine.handle_direct_write(now, &d, ok);
+                self.nodes[at].engine.memory().handle_direct_write(now, &d, ok);
             }
             Event::PeerUp(p) => self.nodes[at].up.push(p),
             Event::PeerStalled(p, times) => self.nodes[at].stalled.push((p, times)),
@@ -760,7 +770,7 @@ impl Net {
             Event::Shrunk { .. } => {}
             Event::PeerSilent(p) => {
                 let pulse = self.nodes[at].pulse;
-                self.nodes[at].engine.handle_pulse(now, p, pulse);
+                self.nodes[at].engine.peer_mut(p).handle_pulse(now, pulse);
             }
             Event::PeerFailed(p, why) => {
                 self.nodes[at].failed.push((p, why));
@@ -874,7 +884,7 @@ impl Net {
     /// Checks that no operation is left, everything was released, and nothing is stored.
     pub fn assert_clean(&self) {
         for (i, n) in self.nodes.iter().enumerate() {
-            assert_eq!(n.engine.op_count(), 0, "operations left at node {i}");
+            assert_eq!(n.engine.ops().count(), 0, "operations left at node {i}");
             assert!(n.stored.is_empty(), "messages left at node {i}");
             for op in n.done.keys() {
                 assert!(n.released.contains(op), "{op:?} of node {i} not released");
@@ -902,7 +912,7 @@ pub fn forge_with(
     flags: u16,
 ) -> wire::HeaderBuf {
     let peer = net.peer(to, from);
-    let (_, session, _) = net.nodes[to].engine.peer_info(peer).unwrap();
+    let (_, session, _) = net.nodes[to].engine.peer(peer).info().unwrap();
     let seq = crate::Seq(seq);
     let common = wire::Common { flags, session, seq, imm, ..wire::Common::default() };
     wire::emit(&common, &packet)

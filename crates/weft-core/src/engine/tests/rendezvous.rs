@@ -127,8 +127,8 @@ fn discard__in_each_state_releases_and_reports_nothing() {
             }
             let before: Vec<_> = net.nodes[1].done.keys().copied().collect();
             for op in [large, small, posted] {
-                net.nodes[1].engine.discard(op);
-                net.nodes[1].engine.discard(op);
+                net.nodes[1].engine.ops_mut().discard(op);
+                net.nodes[1].engine.ops_mut().discard(op);
             }
             net.flush_all();
             // Messages that these receives do not take are received by others.
@@ -143,7 +143,7 @@ fn discard__in_each_state_releases_and_reports_nothing() {
                 assert!(told.is_none() || cancelled || before.contains(&op));
             }
             for op in others {
-                net.nodes[1].engine.discard(op);
+                net.nodes[1].engine.ops_mut().discard(op);
             }
             net.run(1);
             net.assert_clean();
@@ -156,7 +156,7 @@ fn discard__of_a_send_lets_the_message_go_out() {
     for kind in every_kind() {
         let mut net = Net::open(kind);
         let send = net.send(0, 1, 1, &pattern(3, 200_000));
-        net.nodes[0].engine.discard(send);
+        net.nodes[0].engine.ops_mut().discard(send);
         net.run(10);
         assert!(!net.nodes[0].engine.quiet(), "somebody has yet to fetch it");
         let recv = net.recv(1, None, 1, 200_000);
@@ -205,7 +205,7 @@ fn rts__of_absurd_length_is_only_a_number() {
             net.inject(0, 1, header.as_slice(), Body::Fake(0));
         }
         net.run(10);
-        let probed = net.nodes[1].engine.probe(None, 1, 0).unwrap();
+        let probed = net.nodes[1].engine.matching().probe(None, 1, 0).unwrap();
         assert_eq!(probed.len, u64::MAX - 1);
         let data = forge_with(&mut net, 0, 1, 3, Packet::Data(Data { offset: 96 }), recv.0, 0);
         net.inject(0, 1, data.as_slice(), Body::Bytes(vec![1; 5]));
@@ -313,7 +313,7 @@ fn handle_run__only_what_comes_next_and_was_asked_for() {
     net.run(1);
     let peer = net.peer(1, 0);
     let node = &mut net.nodes[1].engine;
-    let session = node.peer_info(peer).unwrap().1;
+    let session = node.peer(peer).info().unwrap().1;
     let expected = node.peers[peer.0 as usize].conn.windows.as_ref().unwrap().recv.next_expected();
     let header = |seq: u32, imm: u32, offset: u64, session: u32| {
         let common = wire::Common { session, seq: crate::Seq(seq), imm, ..wire::Common::default() };

@@ -37,7 +37,7 @@ fn put_and_get__of_a_region_that_begins_elsewhere() {
     for kind in every_kind() {
         let mut net = Net::open(kind);
         let key = 7;
-        assert!(net.nodes[1].engine.register_as(key, FIRST, 64, Rights::ALL));
+        assert!(net.nodes[1].engine.regions_mut().register_as(key, FIRST, 64, Rights::ALL));
         net.nodes[1].regions.insert(key, Body::Bytes(vec![1; 64]));
         let done = [
             net.put(0, 1, key, FIRST + 8, &[2; 56]),
@@ -87,7 +87,7 @@ fn refused__key_bounds_rights_and_alignment() {
         let mut net = Net::open(kind);
         let key = net.register(1, &[5; 64]);
         let readable = Rights { read: true, write: false };
-        let read_only = net.nodes[1].engine.register(64, readable, 1).unwrap();
+        let read_only = net.nodes[1].engine.regions_mut().register(64, readable, 1).unwrap();
         let data = pattern(1, 20_000);
         let ops = vec![
             net.put(0, 1, key ^ 1 << 40, 0, b"x"),
@@ -205,14 +205,14 @@ fn requests__flood_of_a_peer_that_takes_no_answer_ends_its_session() {
                 let header = forge_with(&mut net, 0, 1, seq, packet, seq, flags);
                 net.inject(0, 1, header.as_slice(), Body::Bytes(vec![]));
                 net.step(net.now);
-                let p = net.nodes[1].engine.peer(PeerId(0));
+                let p = net.nodes[1].engine.kept_of(PeerId(0));
                 largest =
                     largest.max(p.queue.ctrl.len() + p.queue.data.len() + p.queue.stalled.len());
             }
             net.room[1] = u32::MAX;
             net.run(1);
             assert!(largest <= 3 * net.nodes[1].engine.asks_max(PeerId(0)));
-            let failed = net.nodes[1].engine.peer_failure(PeerId(0));
+            let failed = net.nodes[1].engine.peer(PeerId(0)).failure();
             assert_eq!(failed, (kind < 2).then_some(PeerFailure::Protocol));
         }
     }

@@ -60,7 +60,7 @@ fn hello__repeated_on_the_way_makes_one_session() {
         for (i, (_, op)) in recvs.iter().enumerate() {
             assert_eq!(net.nodes[1].bytes(*op), [i as u8; 10]);
         }
-        assert_eq!(net.nodes[0].engine.peer_count(), 1);
+        assert_eq!(net.nodes[0].engine.peers().count(), 1);
         assert_eq!(net.nodes[1].up.len(), 1);
     }
 }
@@ -89,7 +89,7 @@ fn hello__data_that_overtakes_the_answer_is_taken() {
         _ => vec![DELAY],
     });
     let to = net.peer(0, 1);
-    net.nodes[0].engine.open(net.now, to);
+    net.nodes[0].engine.peer_mut(to).open(net.now);
     let recv = net.recv(0, Some(1), 3, 8);
     net.send(1, 0, 3, b"early");
     net.wait(&[(0, recv)]);
@@ -105,7 +105,7 @@ fn hello__for_another_incarnation_is_dropped() {
     net.inject(0, 1, &encode(stale, 0), Body::Fake(40));
     net.run(10);
     assert_eq!(net.nodes[1].engine.stats().stale_incarnation, 1);
-    assert_eq!(net.nodes[1].engine.peer_count(), 0);
+    assert_eq!(net.nodes[1].engine.peers().count(), 0);
     assert!(net.log.is_empty());
 }
 
@@ -113,10 +113,10 @@ fn hello__for_another_incarnation_is_dropped() {
 fn hello__of_a_failed_peer_does_not_revive_it() {
     let mut net = Net::open((network(), Config::default()));
     let peer = net.peer(1, 0);
-    net.nodes[1].engine.handle_peer_failure(peer, PeerFailure::Gone);
+    net.nodes[1].engine.peer_mut(peer).handle_failure(PeerFailure::Gone);
     net.inject(0, 1, &encode(hello(&net, 0, 1), 0), Body::Fake(40));
     net.run(100);
-    assert_eq!(net.nodes[1].engine.peer_failure(peer), Some(PeerFailure::Gone));
+    assert_eq!(net.nodes[1].engine.peer(peer).failure(), Some(PeerFailure::Gone));
     assert_eq!(net.sent(1, PacketType::Hello), 0);
 }
 
@@ -141,7 +141,7 @@ fn version__mismatch_fails_the_peer_on_both_sides() {
         let queued = net.send(0, 1, 2, &[0; 100_000]);
         // Node 0 has only version 2, and sends a HELLO with it; the answer is lost once.
         let theirs = Hello { version_min: 2, version_max: 3, ..hello(&net, 0, 1) };
-        let session = net.nodes[0].engine.peer_info(PeerId(0)).unwrap().1;
+        let session = net.nodes[0].engine.peer(PeerId(0)).info().unwrap().1;
         let theirs = Hello { session_offer: session, ..theirs };
         net.nodes[0].engine.poll_transmit(net.now);
         net.script = {
@@ -181,8 +181,8 @@ fn mtu__of_the_peer_outlives_a_change_of_path() {
     net.inject(0, 1, &encode(small, 0), Body::Fake(40));
     net.run(1);
     // The driver learns the link only now.
-    net.nodes[1].engine.set_path(PeerId(0), memory());
-    net.nodes[1].engine.set_mtu(PeerId(0), 4096);
+    net.nodes[1].engine.peer_mut(PeerId(0)).set_path(memory());
+    net.nodes[1].engine.peer_mut(PeerId(0)).set_mtu(4096);
     let sizes = alloc::rc::Rc::new(core::cell::Cell::new(0));
     let seen = sizes.clone();
     net.script = Box::new(move |f| {
@@ -200,7 +200,7 @@ fn mtu__absurdly_small_is_survived() {
         let caps = LinkCaps { mtu, ..network() };
         let mut net = Net::open((caps, Config::default()));
         let peer = net.peer(0, 1);
-        net.nodes[0].engine.set_mtu(peer, mtu);
+        net.nodes[0].engine.peer_mut(peer).set_mtu(mtu);
         let data = pattern(1, 3000);
         let recv = net.recv(1, None, 1, 3000);
         net.send(0, 1, 1, &data);

@@ -29,7 +29,7 @@ impl Driver {
     /// Ends the awaited receive: its memory is not written any more.
     #[inline]
     pub fn end_await(&mut self) {
-        self.intake.engine.end_await();
+        self.intake.engine.matching_mut().end_await();
         if let (_, Some(ticket)) = self.intake.awaited.end() {
             self.take_back(ticket);
         }
@@ -47,7 +47,7 @@ impl Endpoint {
     #[inline]
     pub unsafe fn expect_message(&self, ptr: *mut u8, len: usize, spec: RecvSpec) -> bool {
         let core = &mut self.inner.borrow_mut().driver.intake;
-        let begun = core.engine.await_message(spec, len as u64, ptr as u64);
+        let begun = core.engine.matching_mut().await_message(spec, len as u64, ptr as u64);
         if begun {
             // SAFETY: promised by the caller.
             core.awaited = AwaitedRecv::new(unsafe { Memory::raw(ptr, len) });
@@ -77,7 +77,7 @@ impl Endpoint {
     #[inline]
     pub fn expected(&self) -> Expected {
         let core = &mut self.inner.borrow_mut().driver.intake;
-        if core.engine.awaits() {
+        if core.engine.matching().awaits() {
             return Expected::Waiting;
         }
         match core.awaited.end() {
@@ -95,7 +95,7 @@ impl Endpoint {
         if let Some((done, _)) = core.ops.take_done(ticket) {
             return Some(Awaited { status: done.status, error: done.error });
         }
-        core.engine.set_context(op, context);
+        core.engine.ops_mut().set_context(op, context);
         core.ops.queue(ticket);
         None
     }

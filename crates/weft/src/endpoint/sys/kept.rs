@@ -79,7 +79,7 @@ impl Endpoint {
         let mut kept = Kept::new(len)?;
         let core = &mut self.inner.borrow_mut().driver.intake;
         let random = core.random_for_key();
-        let key = core.engine.register(len as u64, rights, random);
+        let key = core.engine.regions_mut().register(len as u64, rights, random);
         let Some(key) = key else {
             // SAFETY: no peer has heard of it.
             unsafe { kept.free() };

@@ -88,7 +88,7 @@ impl Driver {
 
     /// Makes the engine and the peer forget the memory of an operation. True if it is read.
     pub(super) fn take_back_op(&mut self, op: OpId) -> bool {
-        let taken = self.intake.engine.take_back(op);
+        let taken = self.intake.engine.ops_mut().take_back(op);
         if let Some(peer) = taken.and_then(|taken| taken.known_to) {
             if let Some(link) = self.link_of(peer) {
                 self.links[link].take_back_memory(peer);
@@ -168,7 +168,7 @@ pub(crate) trait Blocking: Sized {
     ) -> Result<u64, OpError> {
         let ticket = self.reach(|endpoint| {
             endpoint.begin(Memory::None, |engine, now| {
-                engine.atomic(now, peer, key, offset, code, operands, 0)
+                engine.memory().atomic(now, peer, key, offset, code, operands, 0)
             })
         })?;
         Borrowed { at: self, ticket }.end().map(|status| status.value)
@@ -259,7 +259,7 @@ impl Endpoint {
     fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> PollResult {
         let inner = &mut *self.inner.borrow_mut();
         let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
-        match inner.driver.intake.engine.await_message(spec, len, addr) {
+        match inner.driver.intake.engine.matching_mut().await_message(spec, len, addr) {
             true => inner.poll_for(buffer),
             false => PollResult::Nothing,
         }
@@ -278,7 +278,7 @@ impl Endpoint {
         let len = data.len() as u64;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
-        self.begin(memory, |engine, now| engine.put(now, to, key, offset, len, 0))
+        self.begin(memory, |engine, now| engine.memory().put(now, to, key, offset, len, 0))
     }
 
     /// Starts a get.
@@ -294,7 +294,7 @@ impl Endpoint {
         let len = buffer.len() as u64;
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        self.begin(memory, |engine, now| engine.get(now, from, key, offset, len, 0))
+        self.begin(memory, |engine, now| engine.memory().get(now, from, key, offset, len, 0))
     }
 
     /// Starts an operation that will be collected.
@@ -332,7 +332,7 @@ impl Endpoint {
             self.inner.borrow_mut().driver.keep_coalescing(to);
         }
         let d = &mut self.inner.borrow_mut().driver;
-        let inject = data.len() <= d.intake.engine.inject_max(to);
+        let inject = data.len() <= d.intake.engine.peer(to).inject_max();
         let args = SendArgs { inject, ..args };
         if args.inject {
             return d.inject(args, data).map(|()| None).map_err(error_of);
@@ -365,9 +365,9 @@ impl Endpoint {
             context: 0,
             untagged: false,
         };
-        let op = d.intake.engine.recv(d.intake.time.now, args).map_err(error_of)?;
+        let op = d.intake.engine.matching_mut().recv(d.intake.time.now, args).map_err(error_of)?;
         let begun = Starting::new(d, op, memory);
-        if begun.driver.intake.engine.has_output() {
+        if begun.driver.intake.engine.output().any() {
             begun.driver.intake.tick();
             begun.driver.flush();
         }

@@ -56,10 +56,10 @@ impl Driver {
             let Some(reserved) = engine.reserve(args, &mut header) else { return false };
             let frame = Frame { peer: args.peer, header: header.as_slice(), payload: data };
             if self.links[link].send(&[frame]) == 1 {
-                self.intake.engine.commit(self.intake.time.now, args, reserved);
+                reserved.commit(&mut self.intake.engine, self.intake.time.now, args);
                 return true;
             }
-            self.intake.engine.roll_back(reserved);
+            reserved.roll_back(&mut self.intake.engine);
             // Queueing a message costs more, and makes later messages queue too.
             if !may_wait || !self.links[link].room_soon(args.peer) {
                 break;
@@ -84,7 +84,7 @@ impl Driver {
         memory: Memory,
     ) -> Result<(), Refused> {
         let args = SendArgs::active(to, tag, data.len());
-        if !self.intake.engine.has_unacked(to) {
+        if !self.intake.engine.peer_mut(to).has_unacked() {
             let mut memory = Some(memory);
             return self
                 .post_kept(args, data, Owner::Lender, |_| memory.take().unwrap_or_default());
@@ -92,7 +92,7 @@ impl Driver {
         let now = self.intake.tick();
         let op = self.intake.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
         self.intake.ops.insert(op, Owner::Lender, memory);
-        if self.intake.engine.queued(to).is_multiple_of(LENT_TRAIN) {
+        if self.intake.engine.peer(to).queued().is_multiple_of(LENT_TRAIN) {
             self.flush();
         }
         Ok(())
@@ -139,10 +139,10 @@ impl Driver {
         let len = frame.header.len() + data.len();
         let link = self.link_by(args.peer, false, len as u32);
         if link.is_some_and(|link| self.links[link].send(&[frame]) != 1) {
-            self.intake.engine.roll_back(reserved);
+            reserved.roll_back(&mut self.intake.engine);
             return false;
         }
-        if let Some(op) = self.intake.engine.commit(now, args, reserved) {
+        if let Some(op) = reserved.commit(&mut self.intake.engine, now, args) {
             let memory = memory(&mut self.intake.ops);
             self.intake.ops.insert(op, owner, memory);
         }
@@ -209,7 +209,8 @@ impl Inner {
     ) -> Option<Result<Status, OpError>> {
         // The sender sets the argument.
         let spec = RecvSpec { source, tag, ignore: !0 << 32 };
-        let begun = self.driver.intake.engine.await_active(spec, buffer.len() as u64);
+        let begun =
+            self.driver.intake.engine.matching_mut().await_active(spec, buffer.len() as u64);
         match begun.then(|| self.poll_for(buffer)) {
             Some(PollResult::Came(result)) => Some(result),
             _ => None,
@@ -236,7 +237,8 @@ impl Inner {
                 inner.count(did);
             }
             let ends = |inner: &Inner| {
-                !inner.driver.intake.engine.awaits() || !inner.driver.intake.ports.is_idle()
+                !inner.driver.intake.engine.matching().awaits()
+                    || !inner.driver.intake.ports.is_idle()
             };
             if ends(inner) || inner.driver.poll_closely(polls, 1) && ends(inner) {
                 break;
@@ -304,7 +306,7 @@ impl Endpoint {
             return Ok(());
         }
         let d = &mut inner.driver;
-        if d.intake.engine.queued(to) >= INJECTED_MAX {
+        if d.intake.engine.peer(to).queued() >= INJECTED_MAX {
             return Err(Refused::Busy);
         }
         d.inject(SendArgs { inject: true, ..args }, data)
@@ -321,7 +323,7 @@ impl Endpoint {
         let now = d.intake.tick();
         let op = start(&mut d.intake.engine, now, memory.addr())?;
         d.intake.ops.insert(op, Owner::Queue, memory);
-        if d.intake.engine.has_output() {
+        if d.intake.engine.output().any() {
             d.flush();
         }
         Ok(op)
@@ -341,7 +343,9 @@ impl Endpoint {
     ) -> Result<OpId, Refused> {
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, len) };
-        self.post(memory, |engine, now, _| engine.put(now, to, key, offset, len as u64, context))
+        self.post(memory, |engine, now, _| {
+            engine.memory().put(now, to, key, offset, len as u64, context)
+        })
     }
 
     /// Posts a get on the completion queue.
@@ -358,7 +362,9 @@ impl Endpoint {
     ) -> Result<OpId, Refused> {
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, len) };
-        self.post(memory, |engine, now, _| engine.get(now, from, key, offset, len as u64, context))
+        self.post(memory, |engine, now, _| {
+            engine.memory().get(now, from, key, offset, len as u64, context)
+        })
     }
 
     /// Posts a receive on the completion queue.
@@ -368,7 +374,9 @@ impl Endpoint {
     pub unsafe fn post_recv(&self, ptr: *mut u8, args: RecvArgs) -> Result<OpId, Refused> {
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
-        self.post(memory, |engine, now, addr| engine.recv(now, RecvArgs { addr, ..args }))
+        self.post(memory, |engine, now, addr| {
+            engine.matching_mut().recv(now, RecvArgs { addr, ..args })
+        })
     }
 
     /// Posts the receive of a claimed message on the completion queue.
@@ -384,13 +392,13 @@ impl Endpoint {
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(ptr, args.len as usize) };
         self.post(memory, |engine, now, addr| {
-            engine.recv_claimed(now, claimed, RecvArgs { addr, ..args })
+            engine.matching_mut().recv_claimed(now, claimed, RecvArgs { addr, ..args })
         })
     }
 
     /// True if there is room for one more operation, so that no receive is refused as busy.
     pub fn has_room(&self) -> bool {
-        self.inner.borrow().driver.intake.engine.has_room()
+        self.inner.borrow().driver.intake.engine.ops().has_room()
     }
 
     /// Returns the number of peers that have failed since the start. A caller that waits for a peer
@@ -403,12 +411,12 @@ impl Endpoint {
     /// Looks for a message without a tag.
     #[inline]
     pub fn probe_untagged(&self, from: Option<PeerId>) -> Option<Probed> {
-        self.inner.borrow().driver.intake.engine.probe_untagged(from)
+        self.inner.borrow().driver.intake.engine.matching().probe_untagged(from)
     }
 
     /// Takes the oldest message without a tag out of matching.
     pub fn claim_untagged(&self, from: Option<PeerId>) -> Option<(Claimed, Probed)> {
-        self.inner.borrow_mut().driver.intake.engine.claim_untagged(from)
+        self.inner.borrow_mut().driver.intake.engine.matching_mut().claim_untagged(from)
     }
 
     /// Returns the next completion of a posted operation.
@@ -419,7 +427,7 @@ impl Endpoint {
     /// Cancels a posted receive that has not matched. Exactly one completion follows either way.
     pub fn cancel(&self, op: OpId) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
-        let cancelled = d.intake.engine.cancel(op);
+        let cancelled = d.intake.engine.ops_mut().cancel(op);
         d.intake.tick();
         d.flush();
         cancelled
@@ -448,7 +456,7 @@ impl Endpoint {
         let memory = zeroed(len)?;
         let d = &mut self.inner.borrow_mut().driver;
         let random = d.intake.random_for_key();
-        let key = d.intake.engine.register(len as u64, rights, random)?;
+        let key = d.intake.engine.regions_mut().register(len as u64, rights, random)?;
         d.intake.regions.insert(key, Memory::Owned(memory));
         Some(key)
     }
@@ -479,7 +487,7 @@ impl Endpoint {
     ) -> bool {
         let rights = Rights { read: false, write: true };
         let core = &mut self.inner.borrow_mut().driver.intake;
-        let taken = !core.engine.register_as(key, 0, len as u64, rights);
+        let taken = !core.engine.regions_mut().register_as(key, 0, len as u64, rights);
         if !taken {
             core.regions.insert(key, Memory::Vanishing(Vanishing::new(ptr, len, call)));
         }
@@ -501,7 +509,7 @@ impl Endpoint {
         rights: Rights,
     ) -> bool {
         let d = &mut self.inner.borrow_mut().driver;
-        let taken = !d.intake.engine.register_as(key, first, len as u64, rights);
+        let taken = !d.intake.engine.regions_mut().register_as(key, first, len as u64, rights);
         if !taken {
             // SAFETY: promised by the caller.
             d.intake.regions.insert(key, unsafe { Memory::raw(ptr, len) });
@@ -512,7 +520,7 @@ impl Endpoint {
     /// Ends remote use of a region and returns its memory.
     pub fn unregister(&self, key: u64) -> Vec<u8> {
         let d = &mut self.inner.borrow_mut().driver;
-        d.intake.engine.unregister(key);
+        d.intake.engine.regions_mut().unregister(key);
         d.intake.regions.remove(&key).map(Memory::into_vec).unwrap_or_default()
     }
 

@@ -24,6 +24,10 @@ pub(crate) struct Policy {
     /// Least number of retransmissions of the oldest packet before the peer is given up.
     pub tries: u8,
     pub repeats: RepeatRule,
+    /// Most answers to questions for lengths that wait.
+    pub answers: usize,
+    /// True if each of these questions is answered, false if only the longest of a path is.
+    pub each_length: bool,
 }
 
 impl Policy {
@@ -35,17 +39,23 @@ impl Policy {
         silent: Duration::ZERO,
         tries: 3,
         repeats: RepeatRule::Each(Duration::from_millis(10)),
+        answers: 4,
+        each_length: false,
     };
 
     /// The relay's. Its timeout is longer than Linux leaves a core to a process that computes
     /// beside an agent (a slice, 3 ms): a premature timeout shrinks the window, and most losses are
     /// detected without one if other packets follow. If few are in flight and the peer is silent, a
-    /// premature timeout costs little, and nothing else would detect the loss.
+    /// premature timeout costs little, and nothing else would detect the loss. Several answers to
+    /// questions for lengths survive the loss of one: with one, messages of groups took 2 % longer
+    /// at a loss of 5 % (`weft sim services`).
     pub const AGENT: Policy = Policy {
         rto_min: Duration::from_millis(4),
         few: 4,
         silent: Duration::from_millis(10),
         tries: 0,
         repeats: RepeatRule::Answered,
+        answers: 16,
+        each_length: true,
     };
 }

@@ -215,8 +215,12 @@ impl<T: Copy> Windows<T> {
 
     /// Returns the time at which the oldest packet in flight counts as lost. If few are in flight
     /// and the peer, heard last at `heard_at`, is silent, it does so earlier.
+    #[inline]
     pub fn resend_at(&self, heard_at: Instant) -> Option<Instant> {
         let (sent, rto) = (self.send.oldest_sent()?, self.rtt.rto());
+        if self.policy.rto_min.is_zero() {
+            return Some(sent + rto);
+        }
         let late = sent + rto.max(self.policy.rto_min);
         let silent = sent.max(heard_at) + rto;
         Some(if self.send.in_flight() > self.policy.few { late } else { late.min(silent) })

@@ -8,6 +8,7 @@
 use super::types::{Event, Payload, Placement, Transmit};
 use super::views::PeerMut;
 use super::Engine;
+use crate::connection::Policy;
 use crate::id::PeerId;
 use crate::peer::{Cut, Desc, Peer, State, Vain};
 use crate::seq::Seq;
@@ -53,7 +54,7 @@ impl Engine {
             self.stats.violations += 1;
             return Placement::None;
         }
-        if self.peers[peer.0 as usize].conn.lengths.note(number, size) {
+        if self.peers[peer.0 as usize].conn.lengths.note(number, size, &Policy::RANK) {
             self.make_ready(peer);
         }
         Placement::None

@@ -28,7 +28,7 @@ impl Engine {
     /// link that sees the peer's process loses nothing.
     pub(super) fn stuck_at(&self, peer: PeerId) -> Option<Instant> {
         let p = &self.peers[peer.0 as usize];
-        if p.state != State::Ready || p.path.caps.sees_end {
+        if p.path.caps.sees_end || !matches!(p.state, State::Ready) {
             return None;
         }
         p.conn.stuck_at(Duration::from_millis(u64::from(self.cfg.peer_timeout_ms)))

@@ -183,7 +183,7 @@ impl Flow {
     /// Returns the next answer to a question of the peer for a length.
     pub fn next_length(&mut self) -> Option<Out> {
         let (number, probe) = self.conn.lengths.next_answer()?;
-        let common = self.conn.common(flags::REPLY, Seq(0), number);
+        let common = self.conn.header(flags::REPLY, Seq(0), number);
         let header = wire::emit(&common, &Packet::Probe(probe));
         Some(Out::bare(self.conn.id, self.links.link(), header))
     }

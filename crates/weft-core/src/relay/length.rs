@@ -2,6 +2,7 @@
 //! in pieces, and the limit of the peer's patience.
 
 use super::{Arrival, Out, Relay, RelayEvent};
+use crate::connection::Policy;
 use crate::id::PeerId;
 use crate::seq::Seq;
 use crate::time::Instant;
@@ -53,7 +54,7 @@ impl Relay {
             let before = flow.links.mtu();
             flow.links.on_probed(now, common.imm, probe.size);
             self.note_mtu(now, peer, before);
-        } else if flow.is_open() && flow.conn.lengths.note(common.imm, probe.size) {
+        } else if flow.is_open() && flow.conn.lengths.note(common.imm, probe.size, &Policy::AGENT) {
             self.make_ready(peer);
         }
         Arrival::Drop

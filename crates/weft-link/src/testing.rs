@@ -70,11 +70,11 @@ pub(crate) mod ends {
         address
     }
 
-    /// Returns the header of a HELLO to B.
-    pub fn hello(src: EndpointId) -> Vec<u8> {
+    /// Returns the header of a HELLO.
+    pub fn hello(src: EndpointId, dst: EndpointId) -> Vec<u8> {
         let hello = Hello {
             src_eid: src.0,
-            dst_eid: B.0,
+            dst_eid: dst.0,
             session_offer: 1,
             mtu: 1456,
             version_min: 1,

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../include/weft.h");
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 14] = [
+    include_str!("../src/fault.rs"),
+    include_str!("../src/job.rs"),
     include_str!("../src/sys/mod.rs"),
     include_str!("../src/sys/collective.rs"),
     include_str!("../src/sys/comm.rs"),
@@ -73,14 +75,33 @@ fn of_sources(sources: &[&str]) -> BTreeMap<String, String> {
             let part = &part[part.find("fn ").unwrap() + 3..part.find('{').unwrap()];
             let (name, rest) = part.split_once('(').unwrap();
             let (parameters, result) = rest.rsplit_once(')').unwrap();
-            let types = parameters.split(',').filter_map(|p| p.split_once(':'));
-            let types: Vec<_> = types.map(|(_, kind)| in_c(kind.trim())).collect();
-            let types = if types.is_empty() { "void".into() } else { types.join(",") };
+            if name.starts_with('$') {
+                continue;
+            }
+            let types = types(parameters);
+            let types = if types.is_empty() { "void".into() } else { types };
             let result = in_c(result.trim().trim_start_matches("->").trim());
             found.insert(name.to_string(), format!("{result} ({types})"));
         }
+        for pair in source.split("\nboth! {").skip(1) {
+            let lines = pair.lines().map(str::trim).filter(|line| !line.starts_with("///"));
+            let text = lines.collect::<Vec<_>>().join(" ");
+            let (names, rest) = text.split_once('(').unwrap();
+            let own = types(rest.split_once(')').unwrap().0);
+            let comma = if own.is_empty() { "" } else { "," };
+            let of_both = format!("weft_comm*{comma}{own}");
+            let names: Vec<&str> = names.split(',').map(str::trim).collect();
+            found.insert(names[0].into(), format!("int ({of_both})"));
+            found.insert(names[1].into(), format!("int ({of_both},weft_request**)"));
+        }
     }
     found
+}
+
+/// Returns the types of parameters in C.
+fn types(parameters: &str) -> String {
+    let types = parameters.split(',').filter_map(|p| p.split_once(':'));
+    types.map(|(_, kind)| in_c(kind.trim())).collect::<Vec<_>>().join(",")
 }
 
 /// Returns the header without comments.

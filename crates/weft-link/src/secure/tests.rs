@@ -1,9 +1,11 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::testing::ends::{hello, A, B};
+use crate::testing::ends;
 use weft_core::wire::{emit, Common, Data, Packet};
 
+const A: EndpointId = EndpointId(0xaaaa);
+const B: EndpointId = EndpointId(0xbbbb);
 const P: PeerId = PeerId(3);
 const SESSION: u32 = (1 << 20) | 5;
 
@@ -23,6 +25,10 @@ fn pair(mode: Mode) -> (Secure, Secure) {
 fn data(session: u32) -> Vec<u8> {
     let common = Common { session, ..Default::default() };
     emit(&common, &Packet::Data(Data { offset: 4096 })).as_slice().to_vec()
+}
+
+fn hello(src: EndpointId) -> Vec<u8> {
+    ends::hello(src, B)
 }
 
 fn sealed(s: &mut Secure, header: &[u8], payload: &[u8]) -> Vec<u8> {

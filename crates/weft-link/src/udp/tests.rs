@@ -276,9 +276,9 @@ fn recv__a_flood_of_rubbish_does_not_hold_the_caller() {
 #[test]
 fn recv__hello_of_a_stranger_is_delivered() {
     let mut b = UdpLink::new(v4_only(), security(B, Mode::Auth, 1)).unwrap();
-    let frame = sealed(&mut sealer(1, B), &hello(A), b"address");
+    let frame = sealed(&mut sealer(1, B), &hello(A, B), b"address");
     Outsider::near(&b).send(&frame);
-    assert_eq!(receive(&mut b, 1), [(hello(A), b"address".to_vec())]);
+    assert_eq!(receive(&mut b, 1), [(hello(A, B), b"address".to_vec())]);
     refused(&mut b, &frame, "replayed");
 }
 
@@ -438,7 +438,7 @@ fn send__first_hello_tries_every_address_and_the_answer_decides() {
     to_b.udp.insert(0, dead.local_addr().unwrap());
     a.connect(&info(TO_A, B, to_b)).unwrap();
     assert_ne!(a.peer_addr(P), Some(right));
-    assert_eq!(a.send(&[Frame { peer: P, header: &hello(A), payload: b"" }]), 1);
+    assert_eq!(a.send(&[Frame { peer: P, header: &hello(A, B), payload: b"" }]), 1);
     assert_eq!(receive(&mut b, 1).len(), 1);
 
     let mut to_a = Address { endpoint: A, host: 1, ..Default::default() };

@@ -234,7 +234,7 @@ impl Sink for Answering {
 }
 
 fn answer() -> Vec<u8> {
-    let Ok((common, packet, _)) = weft_core::wire::parse(&hello(B)) else { panic!("no HELLO") };
+    let Ok((common, packet, _)) = weft_core::wire::parse(&hello(B, B)) else { panic!("no HELLO") };
     let flags = weft_core::wire::flags::REPLY;
     emit(&Common { flags, ..common }, &packet).as_slice().to_vec()
 }
@@ -254,7 +254,7 @@ fn send_striped__over_two_cables_once_both_are_proven() {
             poll(&mut a, &mut keep, |a| {
                 if asked.is_none_or(|at| at.elapsed() > Duration::from_millis(100)) {
                     asked = Some(Instant::now());
-                    let question = hello(A);
+                    let question = hello(A, B);
                     a.send(&[Frame { peer: P, header: &question, payload: b"address" }]);
                 }
                 while let Some(event) = a.poll_event() {

@@ -212,13 +212,26 @@ impl Link for NoLink {
     fn wait_fds(&self, _: &mut Vec<weft_link::WaitFd>) {}
 }
 
-impl weft_link::DirectMemory for NoLink {}
-
-impl weft_link::Trains for NoLink {}
-
-impl weft_link::ClosePoll for NoLink {}
-
-impl weft_link::Reach for NoLink {}
+/// Checks that a poll at the shortest interval takes a packet, where a poll costs no system call.
+pub fn close_poll(ends: &mut Ends) {
+    if !ends.b.link.caps().polled {
+        return;
+    }
+    let mut logs = logs();
+    for attempt in 0.. {
+        ends.send_all(&mut logs, 0..1, 10);
+        let limit = if ends.reliable() { TIMEOUT } else { super::SILENCE };
+        let end = Instant::now() + limit;
+        while logs[1].numbers.is_empty() && Instant::now() < end {
+            ends.a.link.recv(16, &mut logs[0]);
+            ends.b.link.recv_soon(16, 16, &mut logs[1]);
+        }
+        if !logs[1].numbers.is_empty() {
+            return;
+        }
+        assert!(attempt < TRIES && !ends.reliable(), "the packet was not found");
+    }
+}
 
 /// Lets `b` prepare to sleep.
 fn fall_asleep(ends: &mut Ends, logs: &mut [Log; 2]) {
@@ -319,12 +332,14 @@ pub fn direct(ends: &mut Ends) {
     let mut theirs = pattern(1, LEN);
     let at = std::hint::black_box(theirs.as_mut_ptr()) as u64;
     let mut mine = vec![0; LEN];
-    let (link, peer) = (&mut ends.a.link, ends.a.peer);
+    let (link, peer) = (ends.a.link.memory(), ends.a.peer);
     if !ends.a.caps.direct {
+        let Some(link) = link else { return };
         assert!(matches!(link.read_direct(peer, at, &mut mine), Err(LinkError::Unsupported)));
         assert!(matches!(link.write_direct(peer, at, &mine), Err(LinkError::Unsupported)));
         return;
     }
+    let link = link.expect("a link that copies directly reaches memory");
     link.read_direct(peer, at, &mut mine).expect("a mapped range of the peer");
     assert!(mine == pattern(1, LEN));
     link.write_direct(peer, at, &pattern(2, LEN)).expect("a mapped range of the peer");

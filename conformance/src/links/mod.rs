@@ -319,6 +319,7 @@ macro_rules! link_suite {
             send__to_strangers_is_dropped strangers
             send__nothing_is_nothing nothing
             recv__keeps_its_budget budget
+            recv_soon__finds_a_packet close_poll
             recv__names_the_sender_it_knows sender
             disconnect__is_final_and_harmless disconnect
             drop__does_not_block_the_other_end gone

@@ -12,7 +12,9 @@ use weft_core::wire::HEADER_MAX;
 use weft_core::{Config, LinkCaps, PeerId, Pulse};
 use weft_link::secure::Security;
 use weft_link::shm::ShmLink;
-use weft_link::{Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Reach, Sink, WaitFd};
+use weft_link::{
+    Address, Bytes, Frame, Link, LinkError, LinkEvent, PeerInfo, Processes, Sink, WaitFd,
+};
 
 /// Settings of an [`AgentLink`].
 #[derive(Clone, Debug)]
@@ -433,6 +435,14 @@ impl Link for AgentLink {
         }
     }
 
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        match self.shm.spin(rounds) {
+            true => self.recv(budget, sink),
+            false => 0,
+        }
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         for (name, value) in [
@@ -446,16 +456,3 @@ impl Link for AgentLink {
         }
     }
 }
-
-impl weft_link::DirectMemory for AgentLink {}
-
-impl weft_link::Trains for AgentLink {}
-
-impl weft_link::ClosePoll for AgentLink {
-    #[inline]
-    fn spin(&mut self, rounds: u32) -> bool {
-        self.shm.spin(rounds)
-    }
-}
-
-impl weft_link::Reach for AgentLink {}

@@ -4,7 +4,7 @@ use super::{Control, AGENT, CONTROL, HEADER_MIN, NOBODY, PACKET, PREFIX};
 use weft_core::wire::HEADER_MAX;
 use weft_core::{EndpointId, PeerId, Pulse};
 use weft_link::shm::{Caller, Heard, ShmConfig, ShmLink};
-use weft_link::Reach;
+use weft_link::Processes;
 use weft_link::{Bytes, Frame, Link, LinkError, LinkEvent, WaitFd};
 
 /// Receives from ranks. Each rank is read until the cost of its packets reaches its share of a

@@ -42,8 +42,10 @@ pub mod xdp;
 pub use address::{Address, AddressError};
 pub use bytes::Bytes;
 pub use ip::advertised as own_addresses;
-pub use link::{ClosePoll, DataRun, DirectMemory, Frame, Link, LinkError, LinkEvent, PeerInfo};
-pub use link::{Prediction, Reach, Sink, Trains, WaitFd};
+pub use link::{
+    DataRun, Frame, Link, LinkError, LinkEvent, Network, PeerInfo, Prediction, Processes,
+};
+pub use link::{SharedMemory, Sink, WaitFd};
 pub use packet::{BarePacket, Held, Keep, PacketConfig, PacketLink, Value};
 pub use ports::Ports;
 pub use random::{random_bytes, random_u64};

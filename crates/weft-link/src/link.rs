@@ -34,7 +34,7 @@ pub struct PeerInfo {
     pub address: Address,
 }
 
-/// An event that a link reports to the driver.
+/// An event that a link reports to its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
@@ -49,7 +49,7 @@ pub enum LinkEvent {
     /// The path to this peer now carries packets of this size (the path's MTU, in bytes).
     Mtu(PeerId, u32),
     /// Bulk data to this peer may be spread over this number of interfaces
-    /// ([`Trains::send_run`]).
+    /// ([`Network::send_run`]).
     Stripes(PeerId, u8),
     /// True: from now on the link takes no frames for this peer, while it may take frames for
     /// others. False: the link takes frames for this peer again.
@@ -129,7 +129,7 @@ pub struct Prediction<'a> {
     pub offset: u64,
 }
 
-/// Receives packets from a link. Implemented by the driver.
+/// Receives packets from a link. Implemented by the reactor.
 pub trait Sink {
     /// Takes one packet. `from` is the peer if the link itself knows it (shared memory); else
     /// `from` is `None`, and the session number in the (authenticated) header names the peer.
@@ -144,7 +144,7 @@ pub trait Sink {
         false
     }
 
-    /// Predicts the memory for expected bulk payload, if the driver can.
+    /// Predicts the memory for expected bulk payload, if the sink can.
     fn predict(&mut self) -> Option<Prediction<'_>> {
         None
     }
@@ -181,11 +181,12 @@ impl DataRun<'_> {
     }
 }
 
-/// Sends the first packets of a run, and returns their number, by [`Trains::send_run`] or, on a
+/// Sends the first packets of a run, and returns their number, by [`Network::send_run`] or, on a
 /// link without it, by [`Link::send`].
 #[inline]
 pub fn send_run<L: Link + ?Sized>(link: &mut L, run: &DataRun<'_>) -> usize {
-    match link.send_run(run) {
+    let network = link.network();
+    match network.and_then(|of| of.send_run(run)) {
         Some(sent) => sent,
         None => send_apart(link, run),
     }
@@ -253,115 +254,80 @@ macro_rules! own_frames {
 }
 pub(crate) use own_frames;
 
-/// Paths to peers and their processes, for links that know more than one path or see processes.
-pub trait Reach {
-    /// Tells an endpoint that this process will not make a peer of it. The endpoint connected by
-    /// itself, sent HELLO, and would else wait for an answer. Does nothing on links that cannot
-    /// tell it.
-    fn reject(&mut self, _endpoint: EndpointId) {}
-
-    /// Reports that packets to this peer stay unacknowledged. If the link has several paths to the
-    /// peer, it sends the next HELLO over all of them and then uses the path of the first answer.
-    fn doubt(&mut self, _peer: PeerId) {}
-
-    /// True if the link has paths to the peer over which no answer came, and which could share bulk
-    /// data if one came.
-    fn has_unanswered(&self, _peer: PeerId) -> bool {
-        false
-    }
-
-    /// Sends the last question to the peer over these paths, again.
-    fn ask_unanswered(&mut self, _peer: PeerId) {}
-
-    /// Returns the link's observation of a peer's process. Only called on links that see the end of
-    /// a process ([`LinkCaps::sees_end`]), after the peer has been silent for a while.
-    fn pulse(&self, _peer: PeerId) -> Pulse {
-        Pulse::Unseen
-    }
-}
-
-/// Packets of bulk data that leave with one call, for links that name a train in their
-/// capabilities.
-pub trait Trains {
+/// Several paths to a peer, for links over networks. A link of one path has none of this.
+pub trait Network {
     /// Sends the first packets of a run, and returns their number. Otherwise as
     /// [`send`](Link::send). `None` if the link sends each packet by itself: [`send_run`] does
     /// that.
     fn send_run(&mut self, _run: &DataRun<'_>) -> Option<usize> {
         None
     }
+
+    /// Reports that packets to this peer stay unacknowledged. If the link has several paths to the
+    /// peer, it sends the next HELLO over all of them and then uses the path of the first answer.
+    fn doubt(&mut self, peer: PeerId);
+
+    /// True if the link has paths to the peer over which no answer came, and which could share bulk
+    /// data if one came.
+    fn has_unanswered(&mut self, _peer: PeerId) -> bool {
+        false
+    }
+
+    /// Sends the last question to the peer over these paths, again.
+    fn ask_unanswered(&mut self, _peer: PeerId) {}
 }
 
-/// Polls at the shortest interval, for links that need no system call.
-pub trait ClosePoll {
-    /// Polls for received packets up to `rounds` times, at the shortest interval that the link can.
-    /// Returns true as soon as there is a packet.
-    fn spin(&mut self, _rounds: u32) -> bool {
-        false
-    }
+/// The processes of peers, for links that see them ([`LinkCaps::sees_end`]).
+pub trait Processes {
+    /// Tells an endpoint that this process will not make a peer of it. The endpoint connected by
+    /// itself, sent HELLO, and would else wait for an answer.
+    fn reject(&mut self, _endpoint: EndpointId) {}
 
-    /// Calls [`spin`](Self::spin), then [`recv`](Link::recv) if there is a packet.
-    fn recv_soon(&mut self, _rounds: u32, _budget: usize, _sink: &mut dyn Sink) -> usize {
-        0
-    }
-
-    /// Waits a short time for room for a short packet, if the peer is receiving. Returns false if
-    /// there is no room or the link cannot tell.
-    fn room_soon(&mut self, _peer: PeerId) -> bool {
-        false
-    }
+    /// Returns the link's observation of a peer's process. Asked after the peer has been silent for
+    /// a while.
+    fn pulse(&self, peer: PeerId) -> Pulse;
 }
 
 /// Memory of peers in the same host, for links that reach it.
-pub trait DirectMemory {
+pub trait SharedMemory {
+    /// Waits a short time for room for a short packet, if the peer is receiving. Returns false if
+    /// there is no room or the link cannot tell.
+    fn room_soon(&mut self, peer: PeerId) -> bool;
+
     /// Copies memory of the peer at `addr` into `into`, without its help: all bytes, or an error.
-    fn read_direct(
-        &mut self,
-        _peer: PeerId,
-        _addr: u64,
-        _into: &mut [u8],
-    ) -> Result<(), LinkError> {
-        Err(LinkError::Unsupported)
-    }
+    fn read_direct(&mut self, peer: PeerId, addr: u64, into: &mut [u8]) -> Result<(), LinkError>;
 
     /// Copies `from` to memory of the peer at `addr`, without its help: all bytes, or an error.
-    fn write_direct(&mut self, _peer: PeerId, _addr: u64, _from: &[u8]) -> Result<(), LinkError> {
-        Err(LinkError::Unsupported)
-    }
+    fn write_direct(&mut self, peer: PeerId, addr: u64, from: &[u8]) -> Result<(), LinkError>;
 
     /// Adds to the 8 bytes at `addr` of memory that the peer has shared, in one step for all that
     /// add, and returns the value before. `None` if it is not mapped here; then nothing was added.
-    fn add_direct(&mut self, _peer: PeerId, _addr: u64, _n: u64) -> Option<u64> {
-        None
-    }
+    fn add_direct(&mut self, peer: PeerId, addr: u64, n: u64) -> Option<u64>;
 
     /// Revokes a peer's access to the memory of this process. After this call the peer copies
     /// nothing from or to addresses that it may know, for the rest of this connection.
-    fn take_back_memory(&mut self, _peer: PeerId) {}
+    fn take_back_memory(&mut self, peer: PeerId);
 
     /// Shares memory of this process with a peer under a key of the caller's choice, for
-    /// [`write_direct`](Self::write_direct) without the kernel. Returns false if the link cannot,
-    /// or cannot now.
-    fn share(&mut self, _peer: PeerId, _key: u64, _block: &Block) -> bool {
-        false
-    }
+    /// [`write_direct`](Self::write_direct) without the kernel. Returns false if the link cannot
+    /// now.
+    fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool;
 
     /// Maps the memory that a peer shared so far now, instead of at some later time.
-    fn take_shared(&mut self, _peer: PeerId) {}
+    fn take_shared(&mut self, peer: PeerId);
 
     /// Forgets the memory that a peer shared under this key: its address may belong to other memory
     /// from now on.
-    fn forget_shared(&mut self, _peer: PeerId, _key: u64) {}
+    fn forget_shared(&mut self, peer: PeerId, key: u64);
 
     /// True if the peer is polling now, as far as the link can see, and would serve a request at
     /// once.
-    fn attentive(&self, _peer: PeerId) -> bool {
-        false
-    }
+    fn attentive(&self, peer: PeerId) -> bool;
 }
 
-/// A carrier of frames. Links that can do more implement the methods of the traits above, whose
-/// methods otherwise do nothing.
-pub trait Link: Reach + Trains + ClosePoll + DirectMemory {
+/// A carrier of frames. A link that can do more implements the traits above, and says so by
+/// [`memory`](Self::memory), [`processes`](Self::processes) or [`network`](Self::network).
+pub trait Link {
     /// Returns the capabilities of the link as a whole.
     fn caps(&self) -> LinkCaps;
 
@@ -376,12 +342,19 @@ pub trait Link: Reach + Trains + ClosePoll + DirectMemory {
     fn disconnect(&mut self, peer: PeerId);
 
     /// Sends the first frames of `frames` and returns their number. Fewer than all means that the
-    /// link is full now (backpressure); the driver tries the rest again later. Frames to a peer
+    /// link is full now (backpressure); the caller tries the rest again later. Frames to a peer
     /// that the link knows to be gone are dropped and counted as sent.
     fn send(&mut self, frames: &[Frame<'_>]) -> usize;
 
     /// Delivers up to `budget` received packets to `sink`; returns their number.
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize;
+
+    /// Polls for received packets up to `rounds` times, at the shortest interval that the link can,
+    /// and delivers them as [`recv`](Self::recv) does as soon as there is one. Only for links whose
+    /// poll needs no system call ([`LinkCaps::polled`]).
+    fn recv_soon(&mut self, _rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.recv(budget, sink)
+    }
 
     /// Returns the next event of the link.
     fn poll_event(&mut self) -> Option<LinkEvent> {
@@ -408,6 +381,21 @@ pub trait Link: Reach + Trains + ClosePoll + DirectMemory {
 
     /// Lists the counters of the link by name, for `weft top`, `info` and tests.
     fn counters(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
+
+    /// Returns the part of the link that reaches memory of peers in the same host.
+    fn memory(&mut self) -> Option<&mut dyn SharedMemory> {
+        None
+    }
+
+    /// Returns the part of the link that sees the processes of peers.
+    fn processes(&mut self) -> Option<&mut dyn Processes> {
+        None
+    }
+
+    /// Returns the part of the link that knows several paths to a peer, or sends trains.
+    fn network(&mut self) -> Option<&mut dyn Network> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -159,14 +159,6 @@ impl Link for LoopLink {
     }
 }
 
-impl crate::DirectMemory for LoopLink {}
-
-impl crate::Trains for LoopLink {}
-
-impl crate::ClosePoll for LoopLink {}
-
-impl crate::Reach for LoopLink {}
-
 impl Drop for LoopLink {
     fn drop(&mut self) {
         let mut out = self.outbox.borrow_mut();

@@ -467,26 +467,28 @@ impl Link for SimLink {
         !self.net.borrow().waiting(self.host)
     }
 
+    fn processes(&mut self) -> Option<&mut dyn weft_link::Processes> {
+        Some(self)
+    }
+
+    fn network(&mut self) -> Option<&mut dyn weft_link::Network> {
+        Some(self)
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let counters = self.net.borrow().counters();
         counters.list().into_iter().for_each(|(name, value)| each(name, value));
     }
 }
 
-impl weft_link::DirectMemory for SimLink {}
-
-impl weft_link::Trains for SimLink {
+impl weft_link::Network for SimLink {
     fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> {
         self.stripe = usize::from(run.stripe).min(self.networks.len() - 1);
         let sent = weft_link::link::send_apart(self, run);
         self.stripe = 0;
         Some(sent)
     }
-}
 
-impl weft_link::ClosePoll for SimLink {}
-
-impl weft_link::Reach for SimLink {
     fn doubt(&mut self, peer: PeerId) {
         let Some(ways) = self.host_of(peer).and_then(|host| self.ways.get_mut(&host)) else {
             return;
@@ -495,14 +497,16 @@ impl weft_link::Reach for SimLink {
         self.events.push_back(LinkEvent::Stripes(peer, 1));
     }
 
-    fn has_unanswered(&self, peer: PeerId) -> bool {
+    fn has_unanswered(&mut self, peer: PeerId) -> bool {
         self.host_of(peer).is_some_and(|host| !self.unanswered(host).is_empty())
     }
 
     fn ask_unanswered(&mut self, peer: PeerId) {
         self.host_of(peer).into_iter().for_each(|host| self.ask_over_others(host));
     }
+}
 
+impl weft_link::Processes for SimLink {
     fn pulse(&self, peer: PeerId) -> Pulse {
         let Some(Some(at)) = self.hosts.get(peer.0 as usize) else { return Pulse::Runs };
         let net = self.net.borrow();

@@ -293,11 +293,3 @@ impl Link for ServedLink {
         each(MULTICAST, multicast);
     }
 }
-
-impl weft_link::DirectMemory for ServedLink {}
-
-impl weft_link::Trains for ServedLink {}
-
-impl weft_link::ClosePoll for ServedLink {}
-
-impl weft_link::Reach for ServedLink {}

@@ -70,7 +70,7 @@ impl Machine {
             (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         let kernel = plain(read("/proc/sys/kernel/osrelease").trim());
-        Machine { host, kernel, cores: crate::job::cores() as u64 }
+        Machine { host, kernel, cores: crate::cores::of_host() as u64 }
     }
 
     /// Returns the difference from another machine, as text.

@@ -6,6 +6,7 @@ use crate::calibration::Calibration;
 use crate::card::Card;
 use crate::choices;
 use crate::clock::Clock;
+use crate::cores;
 use crate::counters::RankId;
 use crate::endpoint::Endpoint;
 use crate::group::{Directory, Group};
@@ -168,24 +169,12 @@ impl From<LaunchError> for JobError {
 
 /// True if more ranks than cores run on this host, as far as the launcher tells.
 pub fn oversubscribed() -> bool {
-    launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores())
+    launch::ranks_here(&|name| std::env::var(name).ok()).is_some_and(|n| n > cores::of_host())
 }
 
 /// Returns the number of processors of this host, also those that this process may not use.
 pub fn cores_of_host() -> usize {
-    cores()
-}
-
-/// Returns the number of processors of this host, also those that this process may not use: a
-/// launcher that gives each rank one core does not oversubscribe the host.
-pub(crate) fn cores() -> usize {
-    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let count = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
-    };
-    let ranges: Option<usize> = online.trim().split(',').map(count).sum();
-    ranges.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    cores::of_host()
 }
 
 /// Returns the configuration of shared memory. Ranks in other containers of this host are reached
@@ -207,7 +196,7 @@ fn shm(id: EndpointId, job_key: &JobKey, links: Links) -> Result<Box<dyn Link>, 
 fn attach(config: &mut Config, security: &Security) -> Result<AgentLink, LinkError> {
     let link = AgentLink::attach(&agent_from_env(), security, config)?;
     let here = launch::ranks_here(&|name| std::env::var(name).ok()).unwrap_or(1);
-    if cores() < 2 * (here + 1) && std::env::var_os("WEFT_SPIN_US").is_none() {
+    if cores::of_host() < 2 * (here + 1) && std::env::var_os("WEFT_SPIN_US").is_none() {
         (config.spin_us, config.yield_us) = (0, config.yield_us.max(200));
     }
     Ok(link)

@@ -73,11 +73,3 @@ impl Link for SelfLink {
         self.queue.is_empty()
     }
 }
-
-impl weft_link::DirectMemory for SelfLink {}
-
-impl weft_link::Trains for SelfLink {}
-
-impl weft_link::ClosePoll for SelfLink {}
-
-impl weft_link::Reach for SelfLink {}

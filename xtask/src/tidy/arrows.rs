@@ -248,7 +248,7 @@ pub fn layers(tree: &Tree, report: &mut Report) {
 
 /// Returns the module of a file: `a/b.rs` and `a/b/mod.rs` are `a::b`; the crate root is the empty
 /// path.
-fn module_path(file: &str) -> Vec<String> {
+pub(super) fn module_path(file: &str) -> Vec<String> {
     let mut parts: Vec<String> =
         file.trim_end_matches(".rs").split('/').map(str::to_string).collect();
     if parts.last().is_some_and(|p| matches!(p.as_str(), "mod" | "lib" | "main")) {

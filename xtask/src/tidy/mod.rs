@@ -4,6 +4,7 @@
 //! on the line or the line above it: `// tidy-allow(rule): reason`.
 
 mod arrows;
+mod circles;
 mod code;
 pub mod contents;
 mod engine;
@@ -183,6 +184,8 @@ const RULES: &[(&str, Rule)] = &[
     ("crates", arrows::crates),
     ("simulator", arrows::simulator),
     ("layers", arrows::layers),
+    ("circles", circles::circles),
+    ("endpoint", circles::layers),
     ("lints", manifest::lints),
     ("licences", manifest::licences),
     ("lockfile", manifest::lockfile),

@@ -44,7 +44,7 @@ use crate::stripes::Stripes;
 use crate::table::{Events, PeerTable};
 use crate::train::Arrived;
 use crate::wrap::{Corruptor, FaultSpec};
-use crate::{Address, DataRun, Link, LinkError, PeerInfo, WaitFd};
+use crate::{Address, Link, LinkError, PeerInfo, Sink, WaitFd};
 use fanout::{FanoutMember, GroupName};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -381,6 +381,18 @@ impl Link for PacketLink {
         self.peer_path(peer).map_or_else(String::new, |(name, to)| format!("on {name} to {to}"))
     }
 
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        match self.spin(rounds) {
+            true => self.recv(budget, sink),
+            false => 0,
+        }
+    }
+
+    fn network(&mut self) -> Option<&mut dyn crate::Network> {
+        Some(self)
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let drops = |p: &Port| {
@@ -409,15 +421,8 @@ impl Link for PacketLink {
     }
 }
 
-impl crate::DirectMemory for PacketLink {}
-
-impl crate::Trains for PacketLink {
-    fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> {
-        (run.stripe > 0).then(|| self.send_over(run))
-    }
-}
-
-impl crate::ClosePoll for PacketLink {
+impl PacketLink {
+    /// Polls up to `rounds` times. True as soon as there is a packet.
     #[inline]
     fn spin(&mut self, rounds: u32) -> bool {
         if let Some(peer) = self.asked.take() {
@@ -428,8 +433,12 @@ impl crate::ClosePoll for PacketLink {
     }
 }
 
-impl crate::Reach for PacketLink {
-    fn has_unanswered(&self, peer: PeerId) -> bool {
+impl crate::Network for PacketLink {
+    fn send_run(&mut self, run: &crate::DataRun<'_>) -> Option<usize> {
+        (run.stripe > 0).then(|| self.send_over(run))
+    }
+
+    fn has_unanswered(&mut self, peer: PeerId) -> bool {
         self.has_rest(peer)
     }
 

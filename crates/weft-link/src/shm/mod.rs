@@ -550,6 +550,34 @@ impl Link for ShmLink {
         }
     }
 
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        let [peer] = &mut self.peers[..] else {
+            return if self.spin(rounds) { self.recv(budget, sink) } else { 0 };
+        };
+        for _ in 0..rounds {
+            let received = peer.pop(budget, sink);
+            if received > 0 {
+                self.received(received);
+                return received;
+            }
+            std::hint::spin_loop();
+        }
+        self.calls += 1;
+        if self.calls >= TICK_CALLS {
+            self.tick(true);
+        }
+        0
+    }
+
+    fn memory(&mut self) -> Option<&mut dyn crate::SharedMemory> {
+        Some(self)
+    }
+
+    fn processes(&mut self) -> Option<&mut dyn crate::Processes> {
+        Some(self)
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.counters;
         for (name, value) in [
@@ -572,7 +600,19 @@ impl Link for ShmLink {
     }
 }
 
-impl crate::DirectMemory for ShmLink {
+impl crate::SharedMemory for ShmLink {
+    #[cold]
+    fn room_soon(&mut self, peer: PeerId) -> bool {
+        let Some(peer) = self.peer_mut(peer) else { return false };
+        match peer.tx.room_soon(&peer.tx_area) {
+            Ok(room) => room,
+            Err(violation) => {
+                peer.violation = Some(violation);
+                false
+            }
+        }
+    }
+
     /// The answer is a hint that costs a cache miss: true if the peer polled in vain a moment ago,
     /// or sleeps until a packet comes.
     fn attentive(&self, peer: PeerId) -> bool {
@@ -630,56 +670,7 @@ impl crate::DirectMemory for ShmLink {
     }
 }
 
-impl crate::Trains for ShmLink {}
-
-impl crate::ClosePoll for ShmLink {
-    #[inline]
-    fn spin(&mut self, rounds: u32) -> bool {
-        for _ in 0..rounds {
-            if !self.peers.iter().all(Peer::idle) {
-                return true;
-            }
-            // A read moves the line away from the writer; with fewer reads the packet arrives
-            // sooner.
-            std::hint::spin_loop();
-        }
-        false
-    }
-
-    #[cold]
-    fn room_soon(&mut self, peer: PeerId) -> bool {
-        let Some(peer) = self.peer_mut(peer) else { return false };
-        match peer.tx.room_soon(&peer.tx_area) {
-            Ok(room) => room,
-            Err(violation) => {
-                peer.violation = Some(violation);
-                false
-            }
-        }
-    }
-
-    #[inline]
-    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
-        let [peer] = &mut self.peers[..] else {
-            return if self.spin(rounds) { self.recv(budget, sink) } else { 0 };
-        };
-        for _ in 0..rounds {
-            let received = peer.pop(budget, sink);
-            if received > 0 {
-                self.received(received);
-                return received;
-            }
-            std::hint::spin_loop();
-        }
-        self.calls += 1;
-        if self.calls >= TICK_CALLS {
-            self.tick(true);
-        }
-        0
-    }
-}
-
-impl crate::Reach for ShmLink {
+impl crate::Processes for ShmLink {
     fn reject(&mut self, endpoint: EndpointId) {
         let stranger = |p: &Peer| p.endpoint == endpoint && p.id.is_none();
         if let Some(at) = self.peers.iter().position(stranger) {
@@ -694,6 +685,20 @@ impl crate::Reach for ShmLink {
 }
 
 impl ShmLink {
+    /// Polls up to `rounds` times. True as soon as there is a packet.
+    #[inline]
+    pub fn spin(&mut self, rounds: u32) -> bool {
+        for _ in 0..rounds {
+            if !self.peers.iter().all(Peer::idle) {
+                return true;
+            }
+            // A read moves the line away from the writer; with fewer reads the packet arrives
+            // sooner.
+            std::hint::spin_loop();
+        }
+        false
+    }
+
     /// Calls `pop` for each peer, beginning with the next peer at each call; returns the number of
     /// packets.
     #[inline]

@@ -61,7 +61,7 @@ pub(super) struct ProducerLine {
 }
 
 /// Written by the consumer at intervals, read by the producer only for
-/// [`attentive`](crate::DirectMemory::attentive) and direct copies.
+/// [`attentive`](crate::SharedMemory::attentive) and direct copies.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(super) struct HintLine {

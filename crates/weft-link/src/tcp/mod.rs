@@ -384,6 +384,10 @@ impl Link for TcpLink {
         }
     }
 
+    fn network(&mut self) -> Option<&mut dyn crate::Network> {
+        Some(self)
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let all = [
@@ -420,13 +424,7 @@ impl Drop for TcpLink {
     }
 }
 
-impl crate::DirectMemory for TcpLink {}
-
-impl crate::Trains for TcpLink {}
-
-impl crate::ClosePoll for TcpLink {}
-
-impl crate::Reach for TcpLink {
+impl crate::Network for TcpLink {
     fn doubt(&mut self, peer: PeerId) {
         self.doubt_stream(peer);
     }

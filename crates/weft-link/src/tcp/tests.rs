@@ -4,7 +4,7 @@ use super::*;
 use crate::secure::Mode;
 use crate::testing::ends::{address_of, security, A, B, LONG, P, TO_A, TO_B};
 use crate::testing::start;
-use crate::{Bytes, Frame, Prediction, Reach, Sink};
+use crate::{Bytes, Frame, Network, Prediction, Sink};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};

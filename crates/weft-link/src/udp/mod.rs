@@ -378,6 +378,10 @@ impl Link for UdpLink {
         ip::path_text(&known.candidates, known.addr)
     }
 
+    fn network(&mut self) -> Option<&mut dyn crate::Network> {
+        Some(self)
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let all = [
@@ -400,21 +404,15 @@ impl Link for UdpLink {
     }
 }
 
-impl crate::DirectMemory for UdpLink {}
-
-impl crate::Trains for UdpLink {
+impl crate::Network for UdpLink {
     fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> {
         Some(match run.stripe {
             0 => self.send_data(run),
             _ => self.send_over(run),
         })
     }
-}
 
-impl crate::ClosePoll for UdpLink {}
-
-impl crate::Reach for UdpLink {
-    fn has_unanswered(&self, peer: PeerId) -> bool {
+    fn has_unanswered(&mut self, peer: PeerId) -> bool {
         self.has_rest(peer)
     }
 

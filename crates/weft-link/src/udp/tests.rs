@@ -4,7 +4,7 @@ use super::*;
 use crate::secure::{Mode, TRAILER};
 use crate::testing::ends::{address_of, hello, security, A, B, LONG, P, TO_A, TO_B};
 use crate::testing::skip;
-use crate::Reach;
+use crate::Network;
 use crate::{Bytes, Frame, Prediction, Sink};
 use std::net::UdpSocket;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! Fault injection: loss, duplication, reordering, delay and corruption from a seed.
 
-use super::{forward, forward_parts, Clock};
+use super::{forward, forward_parts, forward_paths, Clock};
 use crate::rng::Rng;
 use crate::{DataRun, Frame, Link, LinkError, PeerInfo, Sink};
 use std::collections::BTreeMap;
@@ -367,6 +367,13 @@ impl Link for Faulty {
         self.held.is_empty() && self.inner.prepare_wait()
     }
 
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.release((self.clock)());
+        self.inner.recv_soon(rounds, budget, sink)
+    }
+
+    forward_parts!(inner);
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         self.inner.counters(each);
         each("fault_lost", self.counters.lost);
@@ -378,9 +385,7 @@ impl Link for Faulty {
     }
 }
 
-forward_parts!(Faulty, inner);
-
-impl crate::Trains for Faulty {
+impl crate::Network for Faulty {
     /// Sends a run as one, if no packet of it has a fault.
     fn send_run(&mut self, run: &DataRun<'_>) -> Option<usize> {
         let now = (self.clock)();
@@ -390,7 +395,7 @@ impl crate::Trains for Faulty {
         let before = self.rng.clone();
         let plain = (0..run.packets).all(|_| self.draw(now).plain);
         let sent = match plain {
-            true => self.inner.send_run(run),
+            true => self.inner.network().and_then(|network| network.send_run(run)),
             false => None,
         };
         if sent != Some(run.packets) {
@@ -401,22 +406,8 @@ impl crate::Trains for Faulty {
         }
         sent
     }
-}
 
-impl crate::ClosePoll for Faulty {
-    fn spin(&mut self, rounds: u32) -> bool {
-        self.release((self.clock)());
-        self.inner.spin(rounds)
-    }
-
-    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
-        self.release((self.clock)());
-        self.inner.recv_soon(rounds, budget, sink)
-    }
-
-    fn room_soon(&mut self, peer: PeerId) -> bool {
-        self.inner.room_soon(peer)
-    }
+    forward_paths!(inner);
 }
 
 #[cfg(test)]
@@ -560,14 +551,6 @@ mod tests {
         }
         fn wait_fds(&self, _: &mut Vec<crate::WaitFd>) {}
     }
-
-    impl crate::DirectMemory for Calls {}
-
-    impl crate::Trains for Calls {}
-
-    impl crate::ClosePoll for Calls {}
-
-    impl crate::Reach for Calls {}
 
     #[test]
     fn send__a_loss_does_not_part_the_train_around_it() {

@@ -114,37 +114,42 @@ macro_rules! forward {
 }
 use forward;
 
-/// All of [`DirectMemory`](crate::DirectMemory) and [`Reach`](crate::Reach), passed on.
-macro_rules! forward_parts {
-    ($wrapper:ty, $inner:ident) => {
-        impl crate::DirectMemory for $wrapper {
-            forward!($inner:
-                fn read_direct(&mut self, peer: weft_core::PeerId, addr: u64, into: &mut [u8])
-                    -> Result<(), crate::LinkError>;
-                fn write_direct(&mut self, peer: weft_core::PeerId, addr: u64, from: &[u8])
-                    -> Result<(), crate::LinkError>;
-                fn add_direct(&mut self, peer: weft_core::PeerId, addr: u64, n: u64) -> Option<u64>;
-                fn take_back_memory(&mut self, peer: weft_core::PeerId);
-                fn share(&mut self, peer: weft_core::PeerId, key: u64, block: &crate::shm::Block)
-                    -> bool;
-                fn take_shared(&mut self, peer: weft_core::PeerId);
-                fn forget_shared(&mut self, peer: weft_core::PeerId, key: u64);
-                fn attentive(&self, peer: weft_core::PeerId) -> bool;
-            );
-        }
+/// A wrapper's network, whose method `tell` notes each packet that left in a run.
+macro_rules! forward_network {
+    ($wrapper:ty, $inner:ident, $tell:ident) => {
+        impl crate::Network for $wrapper {
+            fn send_run(&mut self, run: &crate::DataRun<'_>) -> Option<usize> {
+                let network = self.$inner.network()?;
+                let sent = network.send_run(run)?;
+                crate::link::each_of(run, sent, |header, payload| {
+                    self.$tell(run.peer, header, payload)
+                });
+                Some(sent)
+            }
 
-        impl crate::Reach for $wrapper {
-            forward!($inner:
-                fn reject(&mut self, endpoint: weft_core::EndpointId);
-                fn doubt(&mut self, peer: weft_core::PeerId);
-                fn has_unanswered(&self, peer: weft_core::PeerId) -> bool;
-                fn ask_unanswered(&mut self, peer: weft_core::PeerId);
-                fn pulse(&self, peer: weft_core::PeerId) -> weft_core::Pulse;
-            );
+            forward_paths!($inner);
         }
     };
 }
-use forward_parts;
+use forward_network;
+
+/// The methods of a [`Network`](crate::Network) that tell paths apart, passed on.
+macro_rules! forward_paths {
+    ($inner:ident) => {
+        fn doubt(&mut self, peer: weft_core::PeerId) {
+            self.$inner.network().into_iter().for_each(|network| network.doubt(peer));
+        }
+
+        fn has_unanswered(&mut self, peer: weft_core::PeerId) -> bool {
+            self.$inner.network().is_some_and(|network| network.has_unanswered(peer))
+        }
+
+        fn ask_unanswered(&mut self, peer: weft_core::PeerId) {
+            self.$inner.network().into_iter().for_each(|network| network.ask_unanswered(peer));
+        }
+    };
+}
+use forward_paths;
 
 /// The methods of `Link` of a wrapper that only looks at packets, whose method `tell` notes each
 /// one that left.
@@ -172,40 +177,27 @@ macro_rules! forward_seen {
 }
 use forward_seen;
 
-/// Runs of packets and close polls of a wrapper whose method `tell` notes each packet that left.
-macro_rules! forward_runs {
-    ($wrapper:ty, $inner:ident, $tell:ident) => {
-        impl crate::Trains for $wrapper {
-            fn send_run(&mut self, run: &crate::DataRun<'_>) -> Option<usize> {
-                let sent = self.$inner.send_run(run)?;
-                crate::link::each_of(run, sent, |header, payload| {
-                    self.$tell(run.peer, header, payload)
-                });
-                Some(sent)
-            }
+/// The parts of a link that a wrapper has as its inner link has them: its own network, the inner
+/// link's memory and processes.
+macro_rules! forward_parts {
+    ($inner:ident) => {
+        fn memory(&mut self) -> Option<&mut dyn crate::SharedMemory> {
+            self.$inner.memory()
         }
 
-        impl crate::ClosePoll for $wrapper {
-            forward!($inner:
-                fn spin(&mut self, rounds: u32) -> bool;
-                fn room_soon(&mut self, peer: weft_core::PeerId) -> bool;
-            );
+        fn processes(&mut self) -> Option<&mut dyn crate::Processes> {
+            self.$inner.processes()
+        }
 
-            fn recv_soon(
-                &mut self,
-                rounds: u32,
-                budget: usize,
-                sink: &mut dyn crate::Sink,
-            ) -> usize {
-                match self.spin(rounds) {
-                    true => self.recv(budget, sink),
-                    false => 0,
-                }
+        fn network(&mut self) -> Option<&mut dyn crate::Network> {
+            match self.$inner.network() {
+                Some(_) => Some(self),
+                None => None,
             }
         }
     };
 }
-use forward_runs;
+use forward_parts;
 
 fn undetected(name: &str) -> LinkError {
     let why = "its packets carry no tag, so that damaged ones would be delivered as good";

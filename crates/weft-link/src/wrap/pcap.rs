@@ -1,7 +1,7 @@
 //! Capture for Wireshark.
 
 use super::pcapng::{Direction, Store, Writer};
-use super::{forward, forward_parts, forward_runs, forward_seen, Clock, Tap};
+use super::{forward, forward_network, forward_parts, forward_paths, forward_seen, Clock, Tap};
 use crate::ether::{EtherHead, EtherType, Mac};
 use crate::{Bytes, Link, LinkError, Sink};
 use std::fs::File;
@@ -111,6 +111,29 @@ impl Link for Pcap {
     forward_seen!(inner, tell);
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.tapped(sink, |link, sink| link.recv(budget, sink))
+    }
+
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.tapped(sink, |link, sink| link.recv_soon(rounds, budget, sink))
+    }
+
+    /// Flushes, so that a reader of the file sees all packets once this endpoint sleeps.
+    fn prepare_wait(&mut self) -> bool {
+        self.capture.flush();
+        self.inner.prepare_wait()
+    }
+
+    forward_parts!(inner);
+}
+
+impl Pcap {
+    /// Has packets received by `recv`, and captures each.
+    fn tapped(
+        &mut self,
+        sink: &mut dyn Sink,
+        recv: impl FnOnce(&mut dyn Link, &mut dyn Sink) -> usize,
+    ) -> usize {
         let capture = &mut self.capture;
         let see = |from, header: &[u8], payload: Bytes<'_>| {
             let mut copy = std::mem::take(&mut capture.payload);
@@ -119,25 +142,16 @@ impl Link for Pcap {
             capture.packet(Direction::In, address_from(from, header), header, &copy);
             capture.payload = copy;
         };
-        self.inner.recv(budget, &mut Tap { sink, see })
+        recv(&mut *self.inner, &mut Tap { sink, see })
     }
 
-    /// Flushes, so that a reader of the file sees all packets once this endpoint sleeps.
-    fn prepare_wait(&mut self) -> bool {
-        self.capture.flush();
-        self.inner.prepare_wait()
-    }
-}
-
-impl Pcap {
     /// Captures a packet that left.
     fn tell(&mut self, to: weft_core::PeerId, header: &[u8], payload: &[u8]) {
         self.capture.packet(Direction::Out, address_of(to), header, payload);
     }
 }
 
-forward_parts!(Pcap, inner);
-forward_runs!(Pcap, inner, tell);
+forward_network!(Pcap, inner, tell);
 
 impl Drop for Pcap {
     fn drop(&mut self) {

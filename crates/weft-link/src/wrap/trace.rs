@@ -1,6 +1,6 @@
 //! Logs one record per packet.
 
-use super::{forward, forward_parts, forward_runs, forward_seen, Tap};
+use super::{forward, forward_network, forward_parts, forward_paths, forward_seen, Tap};
 use crate::{Link, Sink};
 use log::{debug, log_enabled, Level};
 use std::fmt;
@@ -44,8 +44,25 @@ impl Link for Traced {
     forward!(inner: fn prepare_wait(&mut self) -> bool;);
 
     fn recv(&mut self, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.tapped(sink, |link, sink| link.recv(budget, sink))
+    }
+
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        self.tapped(sink, |link, sink| link.recv_soon(rounds, budget, sink))
+    }
+
+    forward_parts!(inner);
+}
+
+impl Traced {
+    /// Has packets received by `recv`, and logs each.
+    fn tapped(
+        &mut self,
+        sink: &mut dyn Sink,
+        recv: impl FnOnce(&mut dyn Link, &mut dyn Sink) -> usize,
+    ) -> usize {
         if !log_enabled!(target: TARGET, Level::Debug) {
-            return self.inner.recv(budget, sink);
+            return recv(&mut *self.inner, sink);
         }
         let name = self.name;
         let mut tap = Tap {
@@ -58,11 +75,9 @@ impl Link for Traced {
                 }
             },
         };
-        self.inner.recv(budget, &mut tap)
+        recv(&mut *self.inner, &mut tap)
     }
-}
 
-impl Traced {
     /// Logs a packet that left.
     fn tell(&self, to: weft_core::PeerId, header: &[u8], payload: &[u8]) {
         if log_enabled!(target: TARGET, Level::Debug) {
@@ -72,8 +87,7 @@ impl Traced {
     }
 }
 
-forward_parts!(Traced, inner);
-forward_runs!(Traced, inner, tell);
+forward_network!(Traced, inner, tell);
 
 #[cfg(test)]
 #[allow(non_snake_case)]

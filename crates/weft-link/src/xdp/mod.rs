@@ -43,7 +43,7 @@ use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security};
 use crate::table::{Events, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
-use crate::{Address, Link, LinkError, LinkEvent, PeerInfo, WaitFd};
+use crate::{Address, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use connection::Connection;
 use open::Rail;
 use std::os::fd::AsRawFd;
@@ -434,6 +434,18 @@ impl Link for XdpLink {
         format!("on {} to {}", self.rails[path.ours].interface.name, path.to.mac)
     }
 
+    #[inline]
+    fn recv_soon(&mut self, rounds: u32, budget: usize, sink: &mut dyn Sink) -> usize {
+        match self.spin(rounds) {
+            true => self.recv(budget, sink),
+            false => 0,
+        }
+    }
+
+    fn network(&mut self) -> Option<&mut dyn crate::Network> {
+        Some(self)
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let c = &self.count;
         let mut lost = sys::Statistics::default();
@@ -470,11 +482,8 @@ impl Link for XdpLink {
     }
 }
 
-impl crate::DirectMemory for XdpLink {}
-
-impl crate::Trains for XdpLink {}
-
-impl crate::ClosePoll for XdpLink {
+impl XdpLink {
+    /// Polls up to `rounds` times. True as soon as there is a packet.
     #[inline]
     fn spin(&mut self, rounds: u32) -> bool {
         if self.busy_poll {
@@ -485,7 +494,7 @@ impl crate::ClosePoll for XdpLink {
     }
 }
 
-impl crate::Reach for XdpLink {
+impl crate::Network for XdpLink {
     fn doubt(&mut self, peer: PeerId) {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.paths.len() > 1 {

@@ -1,8 +1,8 @@
 //! Active messages: a client of the port that calls the program's handlers.
 
-use super::regions::Regions;
-use super::{error_of, Endpoint};
+use super::{Endpoint, Regions};
 use crate::port::{Arrived, Client, Port, ACTIVE, NUMBERS};
+use crate::reactor::error_of;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -35,11 +35,11 @@ impl Client for Handlers {
         let handler = self.by_number.borrow().get(&number).cloned();
         match handler {
             Some(handler) => {
-                (handler.borrow_mut())(&port.endpoint, ActiveMessage { source, argument, data });
+                (handler.borrow_mut())(port.endpoint(), ActiveMessage { source, argument, data });
             }
             None => weft_link::warn!(
                 "active message for handler {number} from {}: no such handler",
-                port.endpoint.describe(source)
+                port.endpoint().describe(source)
             ),
         }
     }
@@ -55,7 +55,9 @@ impl Endpoint {
     /// `number` is not less than [`NUMBERS`].
     pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + 'static) {
         assert!(number < NUMBERS, "the number of a handler has 24 bits");
-        let handlers = Rc::clone(&self.inner.borrow().handlers);
+        let Ok(Some((_, handlers))) = Port::known::<Handlers>(&self.reactor, ACTIVE) else {
+            return;
+        };
         handlers.by_number.borrow_mut().insert(number, Rc::new(RefCell::new(handler)));
     }
 
@@ -68,7 +70,7 @@ impl Endpoint {
         number: u32,
         work: impl FnMut(&mut Regions<'_>, u32, Vec<u8>) -> Option<Vec<u8>> + 'static,
     ) {
-        let ports = &mut self.inner.borrow_mut().driver.intake.ports;
+        let ports = &mut self.reactor.borrow_mut().receiver.ports;
         ports.at_once.insert(number, Box::new(work));
     }
 
@@ -87,10 +89,10 @@ impl Endpoint {
         if handler >= NUMBERS {
             return Err(OpError::Refused);
         }
-        let d = &mut self.inner.borrow_mut().driver;
+        let reactor = &mut *self.reactor.borrow_mut();
         let tag = u64::from(argument) << 32 | u64::from(ACTIVE) << 24 | u64::from(handler);
-        d.inject(SendArgs::active(to, tag, data.len()), data).map_err(error_of)?;
-        d.flush();
+        reactor.inject(SendArgs::active(to, tag, data.len()), data).map_err(error_of)?;
+        reactor.flush();
         Ok(())
     }
 }

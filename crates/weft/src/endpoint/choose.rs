@@ -1,8 +1,8 @@
 //! Choices for one peer.
 
-use super::driver::Driver;
 use super::Endpoint;
 use crate::choices::{check_trust, Choices, NoAgent, Overrun, Server, Transfer};
+use crate::reactor::Reactor;
 use std::fmt;
 use weft_core::config::MTU_MIN;
 use weft_core::{PeerId, Reliability};
@@ -80,14 +80,13 @@ fn differs(a: &Choices, b: &Choices) -> Option<&'static str> {
 impl Endpoint {
     /// Returns the choices of this endpoint.
     pub fn choices(&self) -> Choices {
-        Choices::of(self.inner.borrow().driver.intake.engine.config())
+        Choices::of(self.reactor.engine().config())
     }
 
     /// Returns the choices for one peer: those of the endpoint, with the changes by
     /// [`choose`](Self::choose). `None` if there is no such peer.
     pub fn chosen(&self, peer: PeerId) -> Option<Choices> {
-        let inner = self.inner.borrow();
-        chosen(&inner.driver, peer)
+        chosen(&self.reactor.borrow(), peer)
     }
 
     /// Sets the choices for one peer only:
@@ -114,20 +113,19 @@ impl Endpoint {
         if (1..MTU_MIN).contains(&choices.mtu) {
             return Err(ChoiceError::Mtu { least: MTU_MIN });
         }
-        let inner = &mut *self.inner.borrow_mut();
-        let driver = &mut inner.driver;
-        let Some(before) = chosen(driver, peer) else { return Err(ChoiceError::Begun) };
-        check(driver, peer, [&before, choices], inner.agent.is_some())?;
+        let reactor = &mut *self.reactor.borrow_mut();
+        let Some(before) = chosen(reactor, peer) else { return Err(ChoiceError::Begun) };
+        check(reactor, peer, [&before, choices], reactor.known.agent.is_some())?;
         if choices.reliability == Reliability::None && before.reliability != Reliability::None {
-            driver
-                .intake
+            reactor
+                .receiver
                 .arriving
                 .caps
                 .iter()
                 .try_for_each(check_trust)
                 .map_err(ChoiceError::Overrun)?;
         }
-        let engine = &mut driver.intake.engine;
+        let engine = &mut reactor.receiver.engine;
         if !engine.peer_mut(peer).choose(choices.reliability, choices.mtu) {
             return Err(ChoiceError::Begun);
         }
@@ -144,24 +142,24 @@ impl Endpoint {
 impl Endpoint {
     /// Returns the transfer of payload to a peer and from it.
     pub fn transfer_of(&self, peer: PeerId) -> Transfer {
-        self.inner.borrow().driver.intake.engine.peer(peer).transfer()
+        self.reactor.engine().peer(peer).transfer()
     }
 
     /// Returns the server of fetch-and-add on the words of a peer.
     pub fn fetch_add_of(&self, peer: PeerId) -> Server {
-        self.inner.borrow().driver.intake.engine.peer(peer).fetch_add()
+        self.reactor.engine().peer(peer).fetch_add()
     }
 
     /// Returns the server of fetch-and-add for words made here from now on.
     pub fn own_fetch_add(&self) -> Server {
-        let engine = &self.inner.borrow().driver.intake.engine;
+        let engine = self.reactor.engine();
         let (own, config) = (engine.peers().find(engine.id()), engine.config());
         own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.peer(me).fetch_add())
     }
 }
 
-fn chosen(driver: &Driver, peer: PeerId) -> Option<Choices> {
-    let engine = &driver.intake.engine;
+fn chosen(reactor: &Reactor, peer: PeerId) -> Option<Choices> {
+    let engine = &reactor.receiver.engine;
     let (reliability, mtu) = engine.peer(peer).chosen()?;
     let (transfer, fetch_add) = (engine.peer(peer).transfer(), engine.peer(peer).fetch_add());
     Some(Choices { transfer, reliability, mtu, fetch_add, ..Choices::of(engine.config()) })
@@ -169,13 +167,13 @@ fn chosen(driver: &Driver, peer: PeerId) -> Option<Choices> {
 
 /// Checks that an agent can do the parts newly chosen for one peer.
 fn check(
-    driver: &Driver,
+    reactor: &Reactor,
     peer: PeerId,
     [before, choices]: [&Choices; 2],
     served: bool,
 ) -> Result<(), ChoiceError> {
     let needs = |setting, value| Err(ChoiceError::NoAgent(NoAgent { setting, value }));
-    let own = driver.intake.engine.peers().find(driver.intake.engine.id()) == Some(peer);
+    let own = reactor.receiver.engine.peers().find(reactor.receiver.engine.id()) == Some(peer);
     let sends =
         choices.reliability == Reliability::Agent && before.reliability != Reliability::Agent;
     let server = choices.fetch_add;
@@ -183,12 +181,12 @@ fn check(
     if sends && !served {
         return needs("reliability", "agent");
     }
-    if sends && !driver.is_served(peer) {
+    if sends && !reactor.is_served(peer) {
         return Err(ChoiceError::PastAgent);
     }
     match counts {
         true if own && !served => needs("fetch_add", server.name()),
-        true if !own && driver.is_past_agent(peer) => Err(ChoiceError::PastAgent),
+        true if !own && reactor.is_past_agent(peer) => Err(ChoiceError::PastAgent),
         _ => Ok(()),
     }
 }

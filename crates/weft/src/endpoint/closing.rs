@@ -30,9 +30,9 @@ impl Closing {
     fn step(&mut self, endpoint: &Endpoint) -> Option<Duration> {
         let now = endpoint.now();
         let left = self.deadline.since(now);
-        let driver = &mut endpoint.inner.borrow_mut().driver;
+        let reactor = &mut *endpoint.reactor.borrow_mut();
         if self.byes == 0 {
-            self.arrived = driver.intake.engine.quiet();
+            self.arrived = reactor.receiver.engine.quiet();
             if !self.arrived && !left.is_zero() {
                 return Some(left.min(CHECK_EVERY));
             }
@@ -41,9 +41,9 @@ impl Closing {
             }
         }
         // Peers that have closed too need no further BYE.
-        let pause = driver.intake.engine.peers().bye_pause();
+        let pause = reactor.receiver.engine.peers().bye_pause();
         if self.byes == 0 || pause.is_some() && now >= self.next {
-            driver.send_byes();
+            reactor.send_byes();
             self.byes += 1;
             self.next = now + pause?.min(BYE_PAUSE_MAX);
         }
@@ -59,7 +59,7 @@ impl Endpoint {
     /// timeout apart, since it may be lost. Unfinished operations of groups are cancelled. True if
     /// all packets were acknowledged.
     pub fn close(&self, timeout: Duration) -> bool {
-        self.end_tasks();
+        self.reactor.end_tasks();
         let mut closing = Closing::new(self.now() + timeout);
         while let Some(wait) = closing.step(self) {
             self.wait(Some(wait));
@@ -69,7 +69,7 @@ impl Endpoint {
 
     /// Closes the endpoint as [`close`](Endpoint::close) does, for programs that may be simulated.
     pub async fn closed(&self, timeout: Duration) -> bool {
-        self.end_tasks();
+        self.reactor.end_tasks();
         let mut closing = Closing::new(self.now() + timeout);
         while let Some(wait) = closing.step(self) {
             let mut sleep = pin!(self.sleep(wait));
@@ -79,7 +79,7 @@ impl Endpoint {
                     return Poll::Ready(());
                 }
                 let waker = cx.waker().clone();
-                self.inner.borrow_mut().driver.intake.outcome.arrivals.push(waker);
+                self.reactor.borrow_mut().receiver.outcome.arrivals.push(waker);
                 sleep.as_mut().poll(cx)
             })
             .await;

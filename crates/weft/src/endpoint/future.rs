@@ -1,14 +1,11 @@
 //! Futures of operations. Operations start when they are made; awaiting only collects the result.
 
-use super::driver::Driver;
-use super::ops::Ticket;
-use super::{Endpoint, Inner, Status};
-use std::cell::RefCell;
+use super::{Endpoint, Status};
+use crate::reactor::ops::Ticket;
+use crate::reactor::Handle;
 use std::future::Future;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use weft_core::{Instant, OpError, PeerId};
 
 pub(super) enum State {
@@ -42,7 +39,7 @@ pub(super) enum State {
 /// ```
 #[must_use = "the result tells whether the operation succeeded"]
 pub struct Operation {
-    pub(super) inner: Rc<RefCell<Inner>>,
+    pub(super) reactor: Handle,
     pub(super) state: State,
 }
 
@@ -50,15 +47,14 @@ impl Operation {
     /// True if the result is there.
     pub fn is_done(&self) -> bool {
         match &self.state {
-            State::Running(ticket) => self.inner.borrow().driver.intake.ops.is_done(*ticket),
+            State::Running(ticket) => self.reactor.borrow().receiver.ops.is_done(*ticket),
             _ => true,
         }
     }
 
     /// Makes progress until the end, and returns result and buffer.
     pub fn wait(self) -> (Result<Status, OpError>, Vec<u8>) {
-        let endpoint = Endpoint { inner: self.inner.clone() };
-        endpoint.block_on(self)
+        self.reactor.clone().block_on(self)
     }
 }
 
@@ -73,7 +69,7 @@ impl Operation {
         match std::mem::replace(&mut self.state, State::Taken) {
             State::Running(ticket) => {
                 let done = {
-                    let ops = &mut self.inner.borrow_mut().driver.intake.ops;
+                    let ops = &mut self.reactor.borrow_mut().receiver.ops;
                     let done = ops.take_done(ticket);
                     if done.is_none() {
                         ops.set_waker(ticket, cx.waker());
@@ -92,7 +88,7 @@ impl Operation {
                 }
             }
             State::Ended(result, buffer) => {
-                if self.inner.borrow_mut().poll_attend(cx).is_pending() {
+                if self.reactor.poll_attend(cx).is_pending() {
                     self.state = State::Ended(result, buffer);
                     return Poll::Pending;
                 }
@@ -116,20 +112,20 @@ impl Future for Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         if let State::Running(ticket) = self.state {
-            let core = &mut self.inner.borrow_mut().driver.intake;
-            if core.ops.is_current(ticket) {
-                core.engine.ops_mut().discard(ticket.op);
+            let receiver = &mut self.reactor.borrow_mut().receiver;
+            if receiver.ops.is_current(ticket) {
+                receiver.engine.ops_mut().discard(ticket.op);
             }
-            core.ops.abandon(ticket);
+            receiver.ops.abandon(ticket);
         }
     }
 }
 
 /// Resolves at a point in time.
 pub struct Sleep {
-    pub(super) inner: Rc<RefCell<Inner>>,
+    pub(super) reactor: Handle,
     pub(super) at: Instant,
-    /// Number of its entry among the driver's sleepers.
+    /// Number of its entry among the reactor's sleepers.
     pub(super) sleeper: Option<u64>,
 }
 
@@ -137,16 +133,13 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let shared = self.inner.clone();
-        let inner = &mut *shared.borrow_mut();
-        if inner.driver.intake.time.clock.now() >= self.at {
+        let shared = self.reactor.clone();
+        let reactor = &mut *shared.borrow_mut();
+        if reactor.receiver.time.clock.now() >= self.at {
             return Poll::Ready(());
         }
-        let number = *self.sleeper.get_or_insert_with(|| {
-            inner.sleeps += 1;
-            inner.sleeps
-        });
-        inner.driver.sleepers.insert((self.at, number), cx.waker().clone());
+        let number = *self.sleeper.get_or_insert_with(|| reactor.sleepers.begin());
+        reactor.sleepers.insert(self.at, number, cx.waker().clone());
         Poll::Pending
     }
 }
@@ -154,7 +147,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(number) = self.sleeper {
-            self.inner.borrow_mut().driver.sleepers.remove(&(self.at, number));
+            self.reactor.borrow_mut().sleepers.remove(self.at, number);
         }
     }
 }
@@ -178,17 +171,6 @@ impl Future for Yield {
     }
 }
 
-/// Calls a waker and catches its panic, so that the driver, or a client of the port, finishes its
-/// packet.
-#[inline]
-pub fn wake(waker: Waker) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-        // Dropping it may panic again.
-        std::mem::forget(panic);
-        weft_link::error!("a waker of the program panicked");
-    }
-}
-
 /// A peer whose silence is noticed, until this is dropped: see [`Endpoint::watch`].
 pub struct PeerWatch<'a> {
     pub(super) endpoint: &'a Endpoint,
@@ -197,23 +179,6 @@ pub struct PeerWatch<'a> {
 
 impl Drop for PeerWatch<'_> {
     fn drop(&mut self) {
-        self.endpoint.inner.borrow_mut().driver.intake.engine.peer_mut(self.peer).unwatch();
-    }
-}
-
-impl Driver {
-    /// Wakes futures whose time has come. True if there was one.
-    pub(super) fn wake_sleepers(&mut self) -> bool {
-        let mut did = false;
-        while let Some((&(at, _), _)) = self.sleepers.first_key_value() {
-            if at > self.intake.time.now {
-                break;
-            }
-            if let Some((_, waker)) = self.sleepers.pop_first() {
-                wake(waker);
-                did = true;
-            }
-        }
-        did
+        self.endpoint.reactor.engine_mut().peer_mut(self.peer).unwatch();
     }
 }

@@ -1,95 +1,43 @@
 //! The endpoint: the local communication object of programs.
 
-mod absence;
 mod active;
-mod attend;
-mod bulk_rate;
 mod choose;
 mod closing;
-mod coalescing;
-mod copied;
-mod copy_choice;
-mod count;
-mod direct;
-pub(crate) mod driver;
 mod future;
-pub(crate) mod intake;
-mod length;
-pub(crate) mod ops;
-mod paths;
-mod patience;
-mod polling;
-pub(crate) mod ports;
+mod of_port;
 mod queue;
-mod regions;
-mod routing;
 mod served;
 mod sized;
-mod spare;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
-mod tasks;
-mod transmit;
-mod wait;
-pub(crate) mod waits;
 
+pub use crate::reactor::regions::{Denied, Regions};
+pub use crate::reactor::{choice, wake, Awaits, Choice, Status};
 pub use active::ActiveMessage;
 pub use choose::ChoiceError;
-pub use future::wake;
 pub use future::PeerWatch;
 pub use future::{Operation, Sleep, Yield};
 pub use queue::{Completed, CompletionQueue};
-pub use regions::{Denied, Regions};
-pub use routing::{choice, Choice};
-pub(crate) use sys::epoll::sleep_on;
 pub use sys::expect::Expected;
-pub use waits::Awaits;
 
 use crate::calibration::Calibration;
-use crate::clock::{Clock, Moments};
+use crate::clock::Clock;
 use crate::counters::{Page, RankId};
-use crate::port::ACTIVE;
-use driver::Driver;
+use crate::port::{Client, NumberTaken, Port, ACTIVE};
+use crate::reactor::ops::Owner;
+use crate::reactor::sys::Memory;
+use crate::reactor::{error_of, Handle, Reactor, Sleeper, COPIED_MAX};
+use active::Handlers;
 use future::State;
-use ops::Owner;
-use patience::Patience;
-use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use sys::Memory;
-use wait::{Sleeper, Waiter};
-use weft_agent::ServicesHandle;
-use weft_core::engine::types::{self, AtomicCode, Claimed, RecvArgs, Refused, SendArgs};
+use weft_core::engine::types::{AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
 use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
 use weft_launch::ends::Ends;
-use weft_link::secure::JobKey;
 use weft_link::{Address, Link};
-
-/// The status of a successful operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    /// The other side.
-    pub source: Option<PeerId>,
-    /// Match bits of the message.
-    pub tag: u64,
-    /// Bytes moved.
-    pub len: usize,
-    /// Completion data the sender gave.
-    pub data: Option<u32>,
-    /// Old value, for atomic operations.
-    pub value: u64,
-}
-
-impl From<types::Status> for Status {
-    fn from(s: types::Status) -> Status {
-        Status { source: s.source, tag: s.tag, len: s.len as usize, data: s.data, value: s.value }
-    }
-}
 
 /// No link reaches a peer; with the links that were tried.
 #[derive(Clone)]
@@ -113,27 +61,6 @@ impl fmt::Display for ConnectError {
 weft_core::readable!(ConnectError);
 
 impl std::error::Error for ConnectError {}
-
-pub(crate) struct Inner {
-    pub(crate) driver: Driver,
-    waiter: Waiter,
-    handlers: Rc<active::Handlers>,
-    sleeps: u64,
-    /// Rounds of progress since the last sleep.
-    awake: u32,
-    patience: Patience,
-    page: Option<Page>,
-    /// Messages sent since the last poll.
-    unpolled: u32,
-    /// The time since the last round of progress for an operation that ended at once.
-    moments: Moments,
-    tasks: tasks::Tasks,
-    /// True if there are tasks, or clients of the port that are polled in each round.
-    pub(crate) above: bool,
-    pub(crate) agent: Option<ServicesHandle>,
-    /// The job's key, for counters in kernels.
-    pub(crate) job_key: Option<JobKey>,
-}
 
 /// A local communication object: it sends messages to peers, and reads and writes their memory.
 /// Clones are the same endpoint; it belongs to one thread and takes no lock.
@@ -188,16 +115,9 @@ pub(crate) struct Inner {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
+#[repr(transparent)]
 pub struct Endpoint {
-    pub(crate) inner: Rc<RefCell<Inner>>,
-}
-
-struct Flag(AtomicBool);
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+    pub(crate) reactor: Handle,
 }
 
 impl Endpoint {
@@ -208,81 +128,64 @@ impl Endpoint {
         clock: Clock,
         links: Vec<Box<dyn Link>>,
     ) -> Endpoint {
-        let patience = Patience::of(&config);
-        let mut inner = Inner {
-            driver: Driver::new(config, id, clock, links),
-            waiter: Waiter::new(),
-            handlers: Rc::default(),
-            sleeps: 0,
-            awake: 0,
-            patience,
-            page: None,
-            unpolled: 0,
-            moments: Moments::new(),
-            tasks: tasks::Tasks::default(),
-            above: false,
-            agent: None,
-            job_key: None,
-        };
-        let handlers = Rc::clone(&inner.handlers);
-        inner.driver.intake.ports.register(ACTIVE, handlers);
-        Endpoint { inner: Rc::new(RefCell::new(inner)) }
+        let reactor = Handle::new(config, id, clock, links);
+        reactor.borrow_mut().receiver.ports.register(ACTIVE, Rc::<Handlers>::default());
+        Endpoint { reactor }
     }
 
     /// True if no other handle or future of this endpoint exists.
     pub(crate) fn is_sole(&self) -> bool {
-        Rc::strong_count(&self.inner) == 1
+        self.reactor.is_sole()
     }
 
     /// Uses measured figures instead of the links' estimates for peers connected from now on.
     pub fn calibrate(&self, calibration: &Calibration) {
-        self.inner.borrow_mut().driver.paths.calibration = calibration.clone();
+        self.reactor.borrow_mut().paths.calibration = calibration.clone();
     }
 
     /// Returns the capabilities of the links as these estimate them, best first.
     pub fn link_caps(&self) -> Vec<LinkCaps> {
-        self.inner.borrow().driver.intake.arriving.caps.clone()
+        self.reactor.borrow().receiver.arriving.caps.clone()
     }
 
     /// Returns the bytes of `unexpected_max` that peers have got for unexpected messages, beyond
     /// the share that every peer has.
     pub fn unexpected_bytes(&self) -> u64 {
-        self.inner.borrow().driver.intake.engine.matching().room_used()
+        self.reactor.engine().matching().room_used()
     }
 
     /// Returns the address by which peers reach this endpoint.
     pub fn address(&self) -> Address {
-        self.inner.borrow().driver.identity.address.clone()
+        self.reactor.borrow().known.address.clone()
     }
 
     /// Makes a peer of an address. Sends nothing yet. The same address gives the same peer.
     pub fn connect(&self, address: &Address) -> Result<PeerId, ConnectError> {
-        self.inner
+        self.reactor
             .borrow_mut()
-            .driver
             .connect(address)
             .map_err(|reasons| ConnectError { address: address.to_string(), reasons })
     }
 
     /// True if time passes only when a simulator advances it.
     pub fn time_is_virtual(&self) -> bool {
-        self.inner.borrow().driver.polling.exact
+        self.reactor.borrow().polling.exact
     }
 
     /// Returns the time now, by the endpoint's clock.
     pub fn now(&self) -> Instant {
-        self.inner.borrow().driver.intake.time.clock.now()
+        self.reactor.now()
     }
 
     /// Returns the engine's statistics.
     pub fn stats(&self) -> Stats {
-        *self.inner.borrow().driver.intake.engine.stats()
+        *self.reactor.engine().stats()
     }
 
     /// Returns the counters of the links: link, counter, value.
     pub fn link_counters(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut out = Vec::new();
-        for link in &self.inner.borrow().driver.links {
+        for link in &self.reactor.borrow().links {
             let of = link.caps().name;
             link.counters(&mut |name, value| out.push((of, name, value)));
         }
@@ -294,19 +197,19 @@ impl Endpoint {
     /// # Errors
     /// The system gives no memory file.
     pub fn publish_counters(&self, who: &RankId) -> std::io::Result<()> {
-        self.inner.borrow_mut().page = Some(Page::create(who)?);
+        self.reactor.borrow_mut().published.page = Some(Page::create(who)?);
         Ok(())
     }
 
     /// Gives it the ends of the ranks of its job.
     pub(crate) fn told_of(&self, ends: Option<Ends>) {
-        self.inner.borrow_mut().driver.known.ends = ends;
+        self.reactor.borrow_mut().known.ends = ends;
     }
 
     /// Returns a peer with its name or address, and its link, interface and addresses, for messages
     /// to people. For a failed peer, those that it had.
     pub fn describe(&self, peer: PeerId) -> String {
-        self.inner.borrow().driver.describe(peer)
+        self.reactor.borrow().describe(peer)
     }
 
     /// Returns the whole text of an error of this endpoint's operations: which peer over which
@@ -314,159 +217,171 @@ impl Endpoint {
     /// number of the peer.
     pub fn explain(&self, error: OpError) -> String {
         match error {
-            OpError::Peer { peer, failure } => self.inner.borrow().driver.explain(peer, failure),
+            OpError::Peer { peer, failure } => self.reactor.borrow().explain(peer, failure),
             other => other.to_string(),
         }
     }
 
     /// Returns the peer of this identity, if it is known.
     pub(crate) fn find_peer(&self, id: EndpointId) -> Option<PeerId> {
-        self.inner.borrow().driver.intake.engine.peers().find(id)
+        self.reactor.engine().peers().find(id)
     }
 
     /// Sets the peer's name in messages to people, as `rank 3 (process 17 on host a)`.
     pub fn set_name(&self, peer: PeerId, name: &str) {
-        self.inner.borrow_mut().driver.known.names.insert(peer, name.to_owned());
+        self.reactor.borrow_mut().known.names.insert(peer, name.to_owned());
     }
 
     /// True if the peer has answered and has not failed.
     pub fn is_ready(&self, peer: PeerId) -> bool {
-        self.inner.borrow().driver.intake.engine.peer(peer).is_ready()
+        self.reactor.engine().peer(peer).is_ready()
     }
 
     /// Returns the identity of a peer.
     pub fn identity(&self, peer: PeerId) -> Option<EndpointId> {
-        self.inner.borrow().driver.intake.engine.peer(peer).info().map(|(id, _, _)| id)
+        self.reactor.engine().peer(peer).info().map(|(id, _, _)| id)
     }
 
     /// Returns the reason why a peer failed, if it did.
     pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
-        self.inner.borrow().driver.intake.engine.peer(peer).failure()
+        self.reactor.engine().peer(peer).failure()
     }
 
     /// Does all work that is possible now, without waiting. True if anything happened.
     pub fn progress(&self) -> bool {
-        self.progress_by(driver::RECV_BUDGET)
+        self.reactor.progress()
     }
 
-    /// Does the work of `progress`, with at most `budget` packets from each link inside the host: a
-    /// program that waits for one message can post the receive of the next before the link is
-    /// polled for it.
+    /// Makes progress for an operation that has ended at once, if there was none for such an
+    /// operation for about a tenth of a millisecond. Calls of the port's clients and tasks may run.
     #[inline]
-    fn progress_by(&self, budget: usize) -> bool {
-        let mut inner = self.inner.borrow_mut();
-        let did = inner.driver.progress(budget);
-        inner.count(did);
-        self.call_back(inner, did)
+    pub fn attend(&self) {
+        self.reactor.attend();
     }
 
-    /// Polls links directly between two rounds of a wait: see [`Driver::poll_closely`].
+    /// Does what [`attend`](Self::attend) does for an operation that is polled as a future:
+    /// `Pending` once if a round of progress is due, and the future is polled again after it.
     #[inline]
-    fn poll_closely(&self, budget: usize) -> bool {
-        let mut inner = self.inner.borrow_mut();
-        inner.driver.poll_closely(polling::CLOSE_ROUNDS, budget) && self.call_back(inner, true)
+    pub fn poll_attend(&self, cx: &Context<'_>) -> Poll<()> {
+        self.reactor.poll_attend(cx)
     }
 
-    /// Calls clients of the port, and tasks, for arrived messages. True if there were any, or if
-    /// `did` is.
-    #[inline]
-    fn call_back<'a>(&'a self, inner: RefMut<'a, Inner>, did: bool) -> bool {
-        if !inner.above && inner.driver.intake.ports.is_idle() {
-            return did;
-        }
-        drop(inner);
-        let called = self.run_clients();
-        let news = self.inner.borrow().tasks.has_events();
-        news && self.run_tasks() || called || did
+    /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.reactor.wait(timeout)
+    }
+
+    /// Waits until `progress` did something, for a client whose program waits for `awaits`: a long
+    /// wait is logged with it.
+    pub fn wait_for(&self, awaits: Awaits) {
+        self.reactor.wait_for(awaits);
+    }
+
+    /// Makes progress for as long as [`wait`](Self::wait) would before it sleeps, at most for a
+    /// time. True if anything happened.
+    pub fn wait_awake(&self, at_most: Duration) -> bool {
+        self.reactor.wait_awake(at_most)
+    }
+
+    /// True if the settings ask for waits that never sleep.
+    pub fn polls_always(&self) -> bool {
+        self.reactor.polls_always()
+    }
+
+    /// Begins a task, which runs at once as far as it can, then goes on with the endpoint's
+    /// progress: also in calls that do not wait for it. [`close`](Self::close) ends it. While it
+    /// runs, it must not own the last handle of its endpoint.
+    pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
+        self.reactor.begin_task(work);
+    }
+
+    /// Returns the client of a number of the port and its port; `make` makes the client if there is
+    /// none.
+    ///
+    /// # Errors
+    /// A client of another type has the number.
+    pub fn port<C: Client>(
+        &self,
+        number: u8,
+        make: impl FnOnce() -> Rc<C>,
+    ) -> Result<(Port, Rc<C>), NumberTaken> {
+        Port::open(&self.reactor, number, make)
+    }
+
+    /// Returns the client of a number of the port and its port, if there is one.
+    ///
+    /// # Errors
+    /// A client of another type has the number.
+    pub fn known_port<C: Client>(&self, number: u8) -> Result<Option<(Port, Rc<C>)>, NumberTaken> {
+        Port::known(&self.reactor, number)
+    }
+
+    /// Returns the reason why no wait can succeed any more, for any peer.
+    pub fn end_error(&self) -> Option<OpError> {
+        let reactor = &mut *self.reactor.borrow_mut();
+        reactor.leave_if_copied();
+        reactor.receiver.engine.ops().end_error()
     }
 
     /// Asserts the invariants of the engine: see [`Engine::check`](weft_core::Engine::check).
     pub fn check(&self) {
-        self.inner.borrow().driver.intake.engine.check();
+        self.reactor.engine().check();
     }
 
     /// Returns the time of the next `progress` call that is needed although nothing arrives.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.inner.borrow().driver.next_timeout()
+        self.reactor.borrow().next_timeout()
     }
 
     /// Announces that this thread is about to sleep on `wait_fd`. False if there is work: call
     /// `progress` instead of sleeping, and no `finish_wait`.
     pub fn prepare_wait(&self) -> bool {
-        self.prepare(Sleeper::Program)
-    }
-
-    fn prepare(&self, sleeper: Sleeper) -> bool {
-        let inner = &mut *self.inner.borrow_mut();
-        inner.driver.leave_if_copied();
-        if inner.driver.coalesced.deferred_round
-            || inner.driver.absence.unreported
-            || inner.tasks.has_events()
-        {
-            return false;
-        }
-        inner.note_sleep();
-        inner.waiter.sync(sleeper, inner.driver.links.iter().map(|link| &**link));
-        if inner.driver.intake.engine.output().blocked() {
-            // A full link does not report when it has room again, so the sleep is short.
-            let now = inner.driver.intake.time.clock.now();
-            inner.waiter.arm(now, Some(now + Duration::from_micros(100)));
-        } else {
-            inner.driver.intake.engine.refine_timeout();
-            let timeout = inner.driver.next_timeout();
-            let page = inner.page.as_mut().and_then(Page::note_wait);
-            let until = timeout.into_iter().chain(page).min();
-            inner.waiter.arm(inner.driver.intake.time.clock.now(), until);
-        }
-        let links = &mut inner.driver.links;
-        let idle = links.iter_mut().all(|l| l.prepare_wait());
-        if !idle {
-            links.iter_mut().for_each(|l| l.finish_wait(false));
-        }
-        inner.driver.absence.watched = idle;
-        inner.awake = 0;
-        idle
+        self.reactor.prepare(Sleeper::Program)
     }
 
     /// Sets the wake-up of a thread that sleeps on `wait_fd`, for operations that other threads
     /// have begun. With `at_once` it wakes now.
     pub fn rearm(&self, at_once: bool) {
-        let inner = &mut *self.inner.borrow_mut();
-        inner.driver.intake.engine.refine_timeout();
-        let now = inner.driver.intake.time.clock.now();
-        let until = if at_once { Some(now) } else { inner.driver.next_timeout() };
-        inner.waiter.arm(now, until);
+        self.reactor.rearm(at_once);
     }
 
     /// Ends the wait that `prepare_wait` began.
     pub fn finish_wait(&self) {
-        self.inner.borrow_mut().driver.end_sleep(u64::MAX);
+        self.reactor.borrow_mut().end_sleep(u64::MAX);
     }
 
     /// Runs a future to its end, and makes progress meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        let mut future = std::pin::pin!(future);
-        let flag = Arc::new(Flag(AtomicBool::new(true)));
-        let waker = Waker::from(flag.clone());
-        let mut cx = Context::from_waker(&waker);
-        let mut at_once = true;
-        loop {
-            if flag.0.swap(false, Ordering::Relaxed) {
-                if let Poll::Ready(out) = future.as_mut().poll(&mut cx) {
-                    if at_once {
-                        self.attend();
-                    }
-                    return out;
-                }
-                at_once = false;
-                if flag.0.load(Ordering::Relaxed) {
-                    self.progress();
-                    continue;
-                }
-            }
-            // A future may wait for a time, or for another thread.
-            self.wait_by(None, driver::RECV_BUDGET, None);
-        }
+        self.reactor.block_on(future)
+    }
+
+    /// Looks for a message without receiving it. A program that probes repeatedly without success
+    /// counts as waiting for the message.
+    pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
+        self.reactor.borrow_mut().probe(from, tag, ignore)
+    }
+
+    /// Takes the oldest matching message out of matching; receive it with `recv_claimed`. Repeated
+    /// claims count as a wait, as with [`probe`](Self::probe).
+    pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
+        self.reactor.borrow_mut().claim(from, tag, ignore)
+    }
+
+    /// Returns true if a signal has stopped the process of a peer, as far as its link or its agent
+    /// can see. Links check the process while an answer of the peer is due and it is silent.
+    pub fn is_stopped(&self, peer: PeerId) -> bool {
+        self.reactor.engine().peer(peer).is_stopped()
+    }
+
+    /// Returns the operations that the program waits for now, with their peers, for people: such as
+    /// "for a message with tag 0x1 from rank 1 ...". `None` if there is none.
+    pub fn awaited(&self) -> Option<String> {
+        self.reactor.borrow().awaited()
+    }
+
+    /// Records that the program computes, not waits, while the caller makes progress in its place.
+    pub fn program_computes(&self) {
+        self.reactor.borrow_mut().waits.computes = true;
     }
 
     /// Sends a message. The operation has started when this returns; awaiting it gives the result
@@ -489,45 +404,44 @@ impl Endpoint {
         imm: Option<u32>,
         sync: bool,
     ) -> Operation {
-        let inner = &mut *self.inner.borrow_mut();
+        let reactor = &mut *self.reactor.borrow_mut();
         let args = SendArgs { data: imm, sync, ..SendArgs::new(to, tag, data.len() as u64) };
-        if inner.send_now(&args, &data) {
+        if reactor.send_now(&args, &data) {
             let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
             return self.ended(Ok(status), data);
         }
-        let d = &mut inner.driver;
         // If many packets wait already, a copy would gain nothing over the memory itself.
         let inject = !sync
-            && data.len() <= d.intake.engine.peer(to).inject_max()
-            && d.intake.engine.peer(to).queued() * data.len() < spare::MOST;
+            && data.len() <= reactor.receiver.engine.peer(to).inject_max()
+            && reactor.receiver.engine.peer(to).queued() * data.len() < COPIED_MAX;
         let args = SendArgs { addr: data.as_ptr() as u64, inject, ..args };
         if !inject {
-            let now = d.intake.tick();
-            let started = d.intake.engine.send(now, args);
-            return self.started(d, started, Memory::Owned(data));
+            let now = reactor.receiver.tick();
+            let started = reactor.receiver.engine.send(now, args);
+            return self.started(reactor, started, Memory::Owned(data));
         }
         let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
-        self.ended(d.inject(args, &data).map(|()| status).map_err(error_of), data)
+        self.ended(reactor.inject(args, &data).map(|()| status).map_err(error_of), data)
     }
 
     fn started(
         &self,
-        d: &mut Driver,
+        reactor: &mut Reactor,
         started: Result<weft_core::OpId, Refused>,
         memory: Memory,
     ) -> Operation {
         match started {
             Ok(op) => {
-                let ticket = d.intake.ops.insert(op, Owner::Waiter, memory);
-                d.flush();
-                Operation { inner: self.inner.clone(), state: State::Running(ticket) }
+                let ticket = reactor.receiver.ops.insert(op, Owner::Waiter, memory);
+                reactor.flush();
+                Operation { reactor: self.reactor.clone(), state: State::Running(ticket) }
             }
             Err(refused) => self.ended(Err(error_of(refused)), memory.into_vec()),
         }
     }
 
     fn ended(&self, result: Result<Status, OpError>, buffer: Vec<u8>) -> Operation {
-        Operation { inner: self.inner.clone(), state: State::Ended(result, buffer) }
+        Operation { reactor: self.reactor.clone(), state: State::Ended(result, buffer) }
     }
 
     /// Receives a message of at most the length of `buffer`. `from: None` accepts any source, also
@@ -535,11 +449,10 @@ impl Endpoint {
     /// knows the possible senders). Bits set in `ignore` are not compared. The status has the
     /// length; a longer message is an error and leaves its first part in the buffer.
     pub fn recv(&self, from: Option<PeerId>, tag: u64, ignore: u64, buffer: Vec<u8>) -> Operation {
-        let inner = &mut *self.inner.borrow_mut();
-        let d = &mut inner.driver;
+        let reactor = &mut *self.reactor.borrow_mut();
         let memory = Memory::Owned(buffer);
-        let now = d.intake.tick();
-        let started = d.intake.engine.matching_mut().recv(
+        let now = reactor.receiver.tick();
+        let started = reactor.receiver.engine.matching_mut().recv(
             now,
             RecvArgs {
                 source: from,
@@ -551,13 +464,12 @@ impl Endpoint {
                 untagged: false,
             },
         );
-        self.started(d, started, memory)
+        self.started(reactor, started, memory)
     }
 
     /// Receives a claimed message.
     pub fn recv_claimed(&self, claimed: Claimed, buffer: Vec<u8>) -> Operation {
-        let inner = &mut *self.inner.borrow_mut();
-        let d = &mut inner.driver;
+        let reactor = &mut *self.reactor.borrow_mut();
         let memory = Memory::Owned(buffer);
         let args = RecvArgs {
             source: None,
@@ -568,61 +480,63 @@ impl Endpoint {
             context: 0,
             untagged: false,
         };
-        let now = d.intake.tick();
-        let started = d.intake.engine.matching_mut().recv_claimed(now, claimed, args);
-        self.started(d, started, memory)
+        let now = reactor.receiver.tick();
+        let started = reactor.receiver.engine.matching_mut().recv_claimed(now, claimed, args);
+        self.started(reactor, started, memory)
     }
 
     /// Notices the peer's silence, as [`expect`](Self::expect), until the returned value is
     /// dropped. `None` if the peer has failed.
     pub fn watch(&self, peer: PeerId) -> Option<PeerWatch<'_>> {
-        let d = &mut self.inner.borrow_mut().driver;
-        let now = d.intake.tick();
-        let watched = d.intake.engine.peer_mut(peer).watch(now);
-        d.flush();
+        let reactor = &mut *self.reactor.borrow_mut();
+        let now = reactor.receiver.tick();
+        let watched = reactor.receiver.engine.peer_mut(peer).watch(now);
+        reactor.flush();
         watched.then(|| PeerWatch { endpoint: self, peer })
     }
 
     /// Opens the session with a peer before the first message, so that a dead peer is noticed.
     pub fn open(&self, peer: PeerId) {
-        let d = &mut self.inner.borrow_mut().driver;
-        let now = d.intake.tick();
-        d.intake.engine.peer_mut(peer).open(now);
-        d.flush();
+        let reactor = &mut *self.reactor.borrow_mut();
+        let now = reactor.receiver.tick();
+        reactor.receiver.engine.peer_mut(peer).open(now);
+        reactor.flush();
     }
 
     /// Returns the number of messages, requests and active messages for a peer that have not left.
     pub fn queued(&self, peer: PeerId) -> usize {
-        self.inner.borrow().driver.intake.engine.peer(peer).queued()
+        self.reactor.engine().peer(peer).queued()
     }
 
     /// Records that an answer of the peer is awaited without an operation: until `unexpect` its
     /// silence is noticed. False if the peer has failed; then no `unexpect` follows.
     pub fn expect(&self, peer: PeerId) -> bool {
-        let d = &mut self.inner.borrow_mut().driver;
-        let now = d.intake.time.clock.now();
-        d.intake.engine.peer_mut(peer).watch(now)
+        let reactor = &mut *self.reactor.borrow_mut();
+        let now = reactor.receiver.time.clock.now();
+        reactor.receiver.engine.peer_mut(peer).watch(now)
     }
 
     /// Ends one `expect` that was true.
     pub fn unexpect(&self, peer: PeerId) {
-        self.inner.borrow_mut().driver.intake.engine.peer_mut(peer).unwatch();
+        self.reactor.engine_mut().peer_mut(peer).unwatch();
     }
 
     /// Writes `data` to the peer's region at `offset`. Completes when it is there.
     pub fn put(&self, to: PeerId, key: u64, offset: u64, data: Vec<u8>) -> Operation {
-        let d = &mut self.inner.borrow_mut().driver;
-        let now = d.intake.tick();
-        let started = d.intake.engine.memory().put(now, to, key, offset, data.len() as u64, 0);
-        self.started(d, started, Memory::Owned(data))
+        let reactor = &mut *self.reactor.borrow_mut();
+        let now = reactor.receiver.tick();
+        let started =
+            reactor.receiver.engine.memory().put(now, to, key, offset, data.len() as u64, 0);
+        self.started(reactor, started, Memory::Owned(data))
     }
 
     /// Fills `buffer` from the peer's region at `offset`.
     pub fn get(&self, from: PeerId, key: u64, offset: u64, buffer: Vec<u8>) -> Operation {
-        let d = &mut self.inner.borrow_mut().driver;
-        let now = d.intake.tick();
-        let started = d.intake.engine.memory().get(now, from, key, offset, buffer.len() as u64, 0);
-        self.started(d, started, Memory::Owned(buffer))
+        let reactor = &mut *self.reactor.borrow_mut();
+        let now = reactor.receiver.tick();
+        let started =
+            reactor.receiver.engine.memory().get(now, from, key, offset, buffer.len() as u64, 0);
+        self.started(reactor, started, Memory::Owned(buffer))
     }
 
     /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; the status carries
@@ -636,28 +550,21 @@ impl Endpoint {
         operand: u64,
         compare: u64,
     ) -> Operation {
-        let d = &mut self.inner.borrow_mut().driver;
-        let now = d.intake.tick();
+        let reactor = &mut *self.reactor.borrow_mut();
+        let now = reactor.receiver.tick();
         let operands = (operand, compare);
-        let started = d.intake.engine.memory().atomic(now, at, key, offset, code, operands, 0);
-        self.started(d, started, Memory::None)
+        let started =
+            reactor.receiver.engine.memory().atomic(now, at, key, offset, code, operands, 0);
+        self.started(reactor, started, Memory::None)
     }
 
     /// Resolves after `duration`.
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        Sleep { inner: self.inner.clone(), at: self.now() + duration, sleeper: None }
+        Sleep { reactor: self.reactor.clone(), at: self.now() + duration, sleeper: None }
     }
 
     /// Resolves after one round of progress: call it between pieces of computing.
     pub fn yield_now(&self) -> Yield {
         Yield::default()
-    }
-}
-
-pub(crate) fn error_of(refused: Refused) -> OpError {
-    match refused {
-        Refused::Peer(peer, failure) => OpError::Peer { peer, failure },
-        Refused::Busy => OpError::Busy,
-        _ => OpError::Refused,
     }
 }

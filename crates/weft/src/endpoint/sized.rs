@@ -43,20 +43,19 @@ impl Endpoint {
 
     /// True if a message has arrived that has met no receive.
     pub(crate) fn has_arrived(&self) -> bool {
-        self.inner.borrow().driver.intake.engine.matching().has_unexpected()
+        self.reactor.engine().matching().has_unexpected()
     }
 
     /// Returns the oldest message with these match bits that has arrived and met no receive.
     pub(crate) fn arrived(&self, tag: u64) -> Option<Probed> {
-        self.inner.borrow().driver.intake.engine.matching().probe(None, tag, 0)
+        self.reactor.engine().matching().probe(None, tag, 0)
     }
 
     /// Receives all messages with these match bits that have arrived, and drops their bytes. Their
     /// senders get their credit back, and sends that wait for a receive end.
     pub(crate) fn discard_arrived(&self, tag: u64) {
         loop {
-            let found =
-                self.inner.borrow_mut().driver.intake.engine.matching_mut().claim(None, tag, 0);
+            let found = self.reactor.engine_mut().matching_mut().claim(None, tag, 0);
             let Some((claimed, _)) = found else { break };
             drop(self.recv_claimed(claimed, Vec::new()));
         }
@@ -88,15 +87,13 @@ impl Endpoint {
     ) -> Result<Operation, OpError> {
         let mut probing = None;
         let (claimed, found) = std::future::poll_fn(|cx| {
-            let claim = || {
-                self.inner.borrow_mut().driver.intake.engine.matching_mut().claim(from, tag, ignore)
-            };
+            let claim = || self.reactor.engine_mut().matching_mut().claim(from, tag, ignore);
             if let Some(hit) = may().then(claim).flatten() {
                 return Poll::Ready(Ok(hit));
             }
-            probing.get_or_insert_with(|| self.probing(from, tag, ignore));
+            probing.get_or_insert_with(|| self.reactor.probing(from, tag, ignore));
             // Registered first: the call of `hopeless` may find the failure that ends this wait.
-            self.inner.borrow_mut().driver.intake.outcome.arrivals.push(cx.waker().clone());
+            self.reactor.borrow_mut().receiver.outcome.arrivals.push(cx.waker().clone());
             let hopeless = hopeless(cx).or_else(|| self.end_error());
             hopeless.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
         })

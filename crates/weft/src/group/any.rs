@@ -35,7 +35,7 @@ impl<'a> Senders<'a> {
         let endpoint = self.group.endpoint();
         if self.watches.is_none() {
             let patience = self.patience.get_or_insert_with(|| {
-                let patience = endpoint.patience();
+                let patience = endpoint.reactor.borrow().first_line();
                 endpoint.sleep(if patience.is_zero() { WATCH_AFTER } else { patience })
             });
             if Pin::new(patience).poll(cx).is_ready() {

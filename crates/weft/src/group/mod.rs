@@ -123,7 +123,7 @@ impl Group {
     /// would have the same numbers. Clones are the same group.
     pub fn new(endpoint: Endpoint, directory: impl Directory + 'static, rank: usize) -> Group {
         let members = (0..directory.size()).collect();
-        let tree = endpoint.inner.borrow().driver.intake.engine.config().tree;
+        let tree = endpoint.reactor.engine().config().tree;
         Group::of(endpoint, Rc::new(directory), members, (rank, 0), tree)
     }
 
@@ -134,7 +134,7 @@ impl Group {
         (rank, context): (usize, u16),
         tree: Tree,
     ) -> Group {
-        endpoint.format_tags_by(tag_text);
+        endpoint.reactor.borrow_mut().waits.tag_text = tag_text;
         let (port, notices) = notices::client(&endpoint);
         let inner = Inner {
             endpoint,
@@ -479,7 +479,7 @@ impl Drop for ReceiveOrder {
     fn drop(&mut self) {
         self.group.inner.waiting.borrow_mut().retain(|w| w.number != self.number);
         // Later receives check again.
-        self.group.inner.endpoint.wake_arrivals();
+        self.group.inner.endpoint.reactor.wake_arrivals();
     }
 }
 

@@ -151,7 +151,7 @@ pub(super) struct Notices {
 /// # Panics
 /// A program has given the number of this client to one of its own.
 pub(super) fn client(endpoint: &Endpoint) -> (Port, Rc<Notices>) {
-    let patience = endpoint.patience();
+    let patience = endpoint.reactor.borrow().first_line();
     let patience = if patience.is_zero() { WATCH_AFTER } else { patience };
     let found = endpoint.port(CLIENT, || Rc::new(Notices::new(patience)));
     found.unwrap_or_else(|taken| panic!("{taken}"))

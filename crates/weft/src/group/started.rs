@@ -191,7 +191,7 @@ impl<T: 'static> Started<T> {
     ) -> Started<T> {
         let slot = Rc::new(Slot { result: RefCell::default(), waker: RefCell::default() });
         let end = End(Some(Rc::clone(&slot)));
-        let number = group.endpoint().begin_task(async move {
+        let number = group.endpoint().reactor.begin_task(async move {
             let end = end;
             let result = work.await;
             end.give(result);
@@ -239,7 +239,7 @@ impl<T> Drop for Started<T> {
     fn drop(&mut self) {
         if let State::Task(slot, Some(number)) = &self.state {
             if slot.result.borrow().is_none() {
-                self.group.endpoint().end_task(*number);
+                self.group.endpoint().reactor.end_task(*number);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! The port: the interface between the endpoint and protocols above messages.
 //!
-//! A client of the port has a number. [`Endpoint::port`] registers the client; from then on it is
-//! called when a message for its number arrives, when a peer fails, and at the time that it has
-//! asked for. It sends through its [`Port`]. No code below the port knows a client: a new client
-//! changes no line of engine, driver or link, and has its own settings.
+//! A client of the port has a number. [`Endpoint::port`](crate::Endpoint::port) registers the
+//! client; from then on it is called when a message for its number arrives, when a peer fails, and
+//! at the time that it has asked for. It sends through its [`Port`]. No code below the port knows a
+//! client: a new client changes no line of engine, reactor or link, and has its own settings.
 //!
 //! The messages of the port are active messages: a client's number (8 bits), a number of the
 //! client's own (24 bits), an argument (32 bits) and at most 64 KiB of data. Messages from one peer
@@ -47,31 +47,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod buffer;
 mod memory;
-mod run;
 mod send;
+#[allow(unsafe_code)]
+mod sys;
 
-pub use crate::endpoint::sys::kept::Kept;
-pub use crate::endpoint::wake;
-pub use crate::endpoint::Awaits;
-pub use crate::endpoint::Regions;
-pub use buffer::Buffer;
+pub use crate::reactor::message::{Arrived, Buffer, NUMBERS};
+pub use crate::reactor::regions::Regions;
+pub use crate::reactor::sys::kept::Kept;
+pub use crate::reactor::{wake, Awaits};
 pub use weft_core::engine::types::AtomicRequest;
 
-use crate::endpoint::Endpoint;
+use crate::reactor::{Call, Handle, Upcalls};
 use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
-use weft_core::{Engine, Instant, PeerFailure, PeerId};
+use weft_core::{Instant, PeerFailure, PeerId};
 
-/// The client number of the active messages of [`Endpoint::handle`].
+/// The client number of the active messages of [`Endpoint::handle`](crate::Endpoint::handle).
 pub const ACTIVE: u8 = 0;
 /// The first client number of the crates of weft. The numbers from 1 up to this one are for
 /// programs.
 pub const WEFT: u8 = 0x80;
-/// Exclusive bound of a client's own numbers.
-pub const NUMBERS: u32 = 1 << 24;
 
 /// A protocol above messages.
 pub trait Client: Any {
@@ -106,46 +103,6 @@ pub trait Client: Any {
     }
 }
 
-/// A message that arrived for a client. [`Port::release`] gives its credit back to the sender.
-#[must_use = "its sender's credit comes back with Port::release"]
-pub struct Arrived {
-    /// The sender.
-    pub source: PeerId,
-    /// The client's own number, less than [`NUMBERS`].
-    pub number: u32,
-    /// The argument that the sender gave.
-    pub argument: u32,
-    /// The payload.
-    pub data: Buffer,
-    /// Bytes of credit that the message holds.
-    credit: u32,
-    /// True if it was noted as kept.
-    kept: bool,
-}
-
-impl Arrived {
-    #[inline]
-    pub(crate) fn new(source: PeerId, tag: u64, data: Buffer) -> Arrived {
-        let credit = data.len() as u32;
-        let (number, argument) = (tag as u32 & (NUMBERS - 1), (tag >> 32) as u32);
-        Arrived { source, number, argument, data, credit, kept: false }
-    }
-
-    #[inline]
-    pub(crate) fn credit(&self) -> u64 {
-        u64::from(self.credit)
-    }
-
-    /// Gives its credit back.
-    #[inline]
-    fn repay(&self, engine: &mut Engine) {
-        match self.kept {
-            false => engine.peer_mut(self.source).release(self.credit()),
-            true => engine.peer_mut(self.source).release_kept(self.credit()),
-        }
-    }
-}
-
 /// Another client has the number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NumberTaken {
@@ -163,90 +120,98 @@ weft_core::readable!(NumberTaken);
 
 impl std::error::Error for NumberTaken {}
 
+impl<C: Client> Upcalls for C {
+    fn upcall(self: Rc<Self>, reactor: &Handle, number: u8, call: Call) {
+        let port = &Port { reactor: reactor.clone(), number };
+        match call {
+            Call::Arrived(message) => self.arrived(port, message),
+            Call::Failed(peer, failure) => self.failed(port, peer, failure),
+            Call::Asked(request) => self.asked(port, request),
+            Call::Due => self.due(port),
+            Call::Poll => self.poll(port),
+        }
+    }
+
+    fn wants_poll(&self) -> bool {
+        self.has_events()
+    }
+}
+
 /// A client's handle of its endpoint.
 #[derive(Clone)]
 pub struct Port {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) number: u8,
+    pub(crate) reactor: Handle,
+    number: u8,
 }
 
-impl Endpoint {
+impl Port {
     /// Returns the client of a number and its port; `make` makes the client if there is none.
-    ///
-    /// # Errors
-    /// A client of another type has the number.
-    pub fn port<C: Client>(
-        &self,
+    pub(crate) fn open<C: Client>(
+        reactor: &Handle,
         number: u8,
         make: impl FnOnce() -> Rc<C>,
     ) -> Result<(Port, Rc<C>), NumberTaken> {
-        if let Some(known) = self.known_port(number)? {
+        if let Some(known) = Port::known(reactor, number)? {
             return Ok(known);
         }
         let client = make();
-        let inner = &mut *self.inner.borrow_mut();
-        inner.driver.intake.ports.register(number, Rc::<C>::clone(&client));
-        Ok((Port { endpoint: self.clone(), number }, client))
+        reactor.borrow_mut().receiver.ports.register(number, Rc::<C>::clone(&client));
+        Ok((Port { reactor: reactor.clone(), number }, client))
     }
 
     /// Returns the client of a number and its port, if there is one.
-    ///
-    /// # Errors
-    /// A client of another type has the number.
-    pub fn known_port<C: Client>(&self, number: u8) -> Result<Option<(Port, Rc<C>)>, NumberTaken> {
-        let known = self.inner.borrow().driver.intake.ports.client(number).cloned();
+    pub(crate) fn known<C: Client>(
+        reactor: &Handle,
+        number: u8,
+    ) -> Result<Option<(Port, Rc<C>)>, NumberTaken> {
+        let known = reactor.borrow().receiver.ports.client(number).cloned();
         let Some(client) = known else { return Ok(None) };
         let client: Rc<dyn Any> = client;
         let client = client.downcast().map_err(|_| NumberTaken { number })?;
-        Ok(Some((Port { endpoint: self.clone(), number }, client)))
+        Ok(Some((Port { reactor: reactor.clone(), number }, client)))
     }
 }
 
 impl Port {
-    /// Returns the endpoint.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     /// Reads the endpoint's clock.
     pub fn now(&self) -> Instant {
-        self.endpoint.inner.borrow_mut().driver.intake.tick()
+        self.reactor.borrow_mut().receiver.tick()
     }
 
     /// Returns the time of this round of progress, without reading the clock.
     #[inline]
     pub fn round(&self) -> Instant {
-        self.endpoint.inner.borrow().driver.intake.time.now
+        self.reactor.borrow().receiver.time.now
     }
 
     /// Sets the time of the client's next call ([`Client::due`]), in place of an earlier one.
     pub fn call_at(&self, at: Instant) {
-        self.endpoint.inner.borrow_mut().driver.intake.ports.set_due(self.number, at);
+        self.reactor.borrow_mut().receiver.ports.set_due(self.number, at);
     }
 
     /// Sets the time of the client's next call, unless a sooner one is set.
     pub fn call_by(&self, at: Instant) {
-        self.endpoint.inner.borrow_mut().driver.intake.ports.due_by(self.number, at);
+        self.reactor.borrow_mut().receiver.ports.due_by(self.number, at);
     }
 
     /// Calls [`Client::has_events`] in each round of progress from now on.
     pub fn poll_each_round(&self) {
-        self.endpoint.inner.borrow_mut().note_polled();
+        self.reactor.borrow_mut().note_polled();
     }
 
     /// Gives a message back: its memory, and the credit of its sender.
     #[inline]
     pub fn release(&self, message: Arrived) {
-        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
-        message.repay(&mut core.engine);
-        core.ports.recycle(message.data);
+        let receiver = &mut self.reactor.borrow_mut().receiver;
+        message.repay(&mut receiver.engine);
+        receiver.ports.recycle(message.data);
     }
 
     /// Gives back the credit of a message but keeps its memory, for clients that bound this memory
     /// in another way.
     #[inline]
     pub fn take(&self, message: Arrived) -> Buffer {
-        message.repay(&mut self.endpoint.inner.borrow_mut().driver.intake.engine);
+        message.repay(&mut self.reactor.engine_mut());
         message.data
     }
 
@@ -255,14 +220,17 @@ impl Port {
     /// behind it.
     pub fn note_kept(&self, message: &mut Arrived) {
         message.kept = true;
-        let core = &mut self.endpoint.inner.borrow_mut().driver.intake;
-        core.engine.peer_mut(message.source).handle_active_kept(core.time.now, message.credit());
+        let receiver = &mut self.reactor.borrow_mut().receiver;
+        receiver
+            .engine
+            .peer_mut(message.source)
+            .handle_active_kept(receiver.time.now, message.credit());
     }
 
     /// Returns memory for a message of `len` bytes, with arbitrary content.
     #[inline]
     pub fn buffer(&self, len: usize) -> Buffer {
-        let mut buffer = self.endpoint.inner.borrow_mut().driver.intake.ports.buffer();
+        let mut buffer = self.reactor.borrow_mut().receiver.ports.buffer();
         buffer.resize(len);
         buffer
     }
@@ -270,6 +238,6 @@ impl Port {
     /// Takes memory back for the next message.
     #[inline]
     pub fn recycle(&self, buffer: Buffer) {
-        self.endpoint.inner.borrow_mut().driver.intake.ports.recycle(buffer);
+        self.reactor.borrow_mut().receiver.ports.recycle(buffer);
     }
 }

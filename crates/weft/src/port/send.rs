@@ -1,11 +1,9 @@
 //! Sending through a port.
 
 use super::{Buffer, Port};
-use crate::endpoint::error_of;
-use crate::endpoint::ops::Owner;
-use crate::endpoint::sys::raw::INJECTED_MAX;
-use crate::endpoint::sys::Memory;
-use crate::endpoint::Status;
+use crate::reactor::ops::Owner;
+use crate::reactor::sys::Memory;
+use crate::reactor::{error_of, Status, INJECTED_MAX};
 use std::ops::Range;
 use std::rc::Rc;
 use weft_core::choices::Transfer;
@@ -26,7 +24,7 @@ impl Port {
 
     /// Returns the longest message to a peer that fits one packet, in bytes.
     pub fn packet_max(&self, peer: PeerId) -> usize {
-        self.endpoint.inner.borrow().driver.intake.engine.peer(peer).single_max()
+        self.reactor.engine().peer(peer).single_max()
     }
 
     /// Sends a message of one packet, if the link is reliable and ordered and no other message is
@@ -34,7 +32,7 @@ impl Port {
     #[inline]
     pub fn send_now(&self, to: PeerId, number: u32, argument: u32, data: &[u8]) -> bool {
         let args = Port::args(to, self.tag(number, argument), data);
-        self.endpoint.inner.borrow_mut().send_now(&args, data)
+        self.reactor.borrow_mut().send_now(&args, data)
     }
 
     /// Sends a copy of a message of at most 64 KiB, at once or as soon as possible. The call never
@@ -44,11 +42,11 @@ impl Port {
     /// The peer failed, or the message is too long (`Refused`).
     pub fn post(&self, to: PeerId, number: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
         let args = Port::args(to, self.tag(number, argument), data);
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.send_now(&args, data) {
+        let reactor = &mut *self.reactor.borrow_mut();
+        if reactor.send_now(&args, data) {
             return Ok(());
         }
-        inner.driver.inject(SendArgs { inject: true, ..args }, data).map_err(error_of)
+        reactor.inject(SendArgs { inject: true, ..args }, data).map_err(error_of)
     }
 
     /// Sends a copy of a message as [`post`](Port::post) does, but only while few messages wait for
@@ -64,7 +62,7 @@ impl Port {
         argument: u32,
         data: &[u8],
     ) -> Result<(), OpError> {
-        if self.endpoint.queued(to) >= INJECTED_MAX {
+        if self.reactor.engine().peer(to).queued() >= INJECTED_MAX {
             return Err(OpError::Busy);
         }
         self.post(to, number, argument, data)
@@ -83,29 +81,28 @@ impl Port {
         mut buffer: Buffer,
     ) -> Result<(), OpError> {
         let tag = self.tag(number, argument);
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.send_now(&Port::args(to, tag, &buffer), &buffer) {
-            inner.driver.intake.ports.recycle(buffer);
+        let reactor = &mut *self.reactor.borrow_mut();
+        if reactor.send_now(&Port::args(to, tag, &buffer), &buffer) {
+            reactor.receiver.ports.recycle(buffer);
             return Ok(());
         }
-        let driver = &mut inner.driver;
-        if buffer.len() > driver.intake.engine.peer(to).single_max() {
+        if buffer.len() > reactor.receiver.engine.peer(to).single_max() {
             return Err(OpError::Refused);
         }
-        if driver.intake.engine.peer(to).queued() >= INJECTED_MAX {
+        if reactor.receiver.engine.peer(to).queued() >= INJECTED_MAX {
             return Err(OpError::Busy);
         }
-        let (len, now) = (buffer.len(), driver.intake.tick());
+        let (len, now) = (buffer.len(), reactor.receiver.tick());
         let op =
-            driver.intake.engine.send(now, SendArgs::active(to, tag, len)).map_err(error_of)?;
-        driver.intake.ops.insert(op, Owner::Nobody, Memory::Owned(buffer.take()));
-        driver.send_started(to, len);
+            reactor.receiver.engine.send(now, SendArgs::active(to, tag, len)).map_err(error_of)?;
+        reactor.receiver.ops.insert(op, Owner::Nobody, Memory::Owned(buffer.take()));
+        reactor.send_started(to, len);
         Ok(())
     }
 
     /// Lets later packets for a peer wait and leave in bursts, after a wait for room.
     pub fn keep_coalescing(&self, to: PeerId) {
-        self.endpoint.inner.borrow_mut().driver.keep_coalescing(to);
+        self.reactor.borrow_mut().keep_coalescing(to);
     }
 
     /// Sends part of shared memory as a message of one packet, without a copy in this process
@@ -137,63 +134,62 @@ impl Port {
         data: &[u8],
         lend: impl FnOnce() -> Result<Memory, OpError>,
     ) -> Result<bool, OpError> {
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.send_now(&Port::args(to, tag, data), data) {
+        let reactor = &mut *self.reactor.borrow_mut();
+        if reactor.send_now(&Port::args(to, tag, data), data) {
             return Ok(true);
         }
-        let driver = &mut inner.driver;
-        if data.len() > driver.intake.engine.peer(to).single_max() {
+        if data.len() > reactor.receiver.engine.peer(to).single_max() {
             return Err(OpError::Refused);
         }
-        if driver.intake.engine.peer(to).queued() >= INJECTED_MAX {
+        if reactor.receiver.engine.peer(to).queued() >= INJECTED_MAX {
             return Err(OpError::Busy);
         }
-        if driver.intake.engine.peer(to).transfer() == Transfer::Copy || data.is_empty() {
+        if reactor.receiver.engine.peer(to).transfer() == Transfer::Copy || data.is_empty() {
             let args = SendArgs::active(to, tag, data.len());
-            return driver.inject(args, data).map(|()| true).map_err(error_of);
+            return reactor.inject(args, data).map(|()| true).map_err(error_of);
         }
-        driver.lend(to, tag, data, lend()?).map(|()| false).map_err(error_of)
+        reactor.lend(to, tag, data, lend()?).map(|()| false).map_err(error_of)
     }
 
     /// The number of messages that still use the memory they were gathered from.
     pub fn lent(&self) -> usize {
-        self.endpoint.inner.borrow().driver.intake.ops.lent()
+        self.reactor.borrow().receiver.ops.lent()
     }
 
     /// Sends queued packets, and asks these peers to acknowledge at once. True if no message uses
     /// memory that it was gathered from.
     pub fn request_acks(&self, peers: &[PeerId]) -> bool {
-        let driver = &mut self.endpoint.inner.borrow_mut().driver;
-        if driver.intake.ops.lent() == 0 {
+        let reactor = &mut *self.reactor.borrow_mut();
+        if reactor.receiver.ops.lent() == 0 {
             return true;
         }
-        let now = driver.intake.tick();
-        driver.flush();
+        let now = reactor.receiver.tick();
+        reactor.flush();
         for &peer in peers {
-            driver.intake.engine.peer_mut(peer).request_ack(now);
+            reactor.receiver.engine.peer_mut(peer).request_ack(now);
         }
-        driver.flush();
-        driver.intake.ops.lent() == 0
+        reactor.flush();
+        reactor.receiver.ops.lent() == 0
     }
 
     /// Returns memory of [`gather_at`](Port::gather_at) that is free again, in the order in which
     /// it became free.
     pub fn returned(&self) -> Option<*const u8> {
-        let ops = &mut self.endpoint.inner.borrow_mut().driver.intake.ops;
+        let ops = &mut self.reactor.borrow_mut().receiver.ops;
         ops.returned.pop_front().map(|address| address as *const u8)
     }
 
     /// Forgets all memory that [`returned`](Port::returned) would name.
     pub fn forget_returned(&self) {
-        self.endpoint.inner.borrow_mut().driver.intake.ops.returned.clear();
+        self.reactor.borrow_mut().receiver.ops.returned.clear();
     }
 
     /// Sends packets that earlier calls have queued.
     pub fn flush(&self) {
-        let driver = &mut self.endpoint.inner.borrow_mut().driver;
-        if driver.intake.has_work() {
-            driver.intake.tick();
-            driver.flush();
+        let reactor = &mut *self.reactor.borrow_mut();
+        if reactor.receiver.has_work() {
+            reactor.receiver.tick();
+            reactor.flush();
         }
     }
 
@@ -207,10 +203,10 @@ impl Port {
         number: u32,
         buffer: &mut [u8],
     ) -> Option<Result<Status, OpError>> {
-        let inner = &mut *self.endpoint.inner.borrow_mut();
-        if inner.driver.intake.ports.has_arrived(self.number) {
+        let reactor = &mut *self.reactor.borrow_mut();
+        if reactor.receiver.ports.has_arrived(self.number) {
             return None;
         }
-        inner.await_active(source, self.tag(number, 0), buffer)
+        reactor.await_active(source, self.tag(number, 0), buffer)
     }
 }

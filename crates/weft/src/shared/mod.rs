@@ -8,11 +8,11 @@ mod watchdog;
 pub use job::SharedJob;
 
 use crate::choices::Receipt;
-use crate::endpoint::ops::Ticket;
 use crate::endpoint::sys::lent::{Blocking, Ended};
-use crate::endpoint::waits::next_line;
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
 use crate::job::{open_locked, JobError, Links};
+use crate::reactor::ops::Ticket;
+use crate::reactor::waits::next_line;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,12 +79,12 @@ impl WaitLog {
     /// Logs a due line about the wait, and returns the time until the next one.
     fn log_if_due(&mut self, endpoint: &Endpoint, ticket: Ticket) -> Duration {
         const FOREVER: Duration = Duration::from_secs(3600);
-        let first = endpoint.patience();
+        let first = endpoint.reactor.borrow().first_line();
         let next = |waited| next_line(waited, first).unwrap_or(FOREVER);
         let (began, due) = self.began.get_or_insert_with(|| (Instant::now(), next(Duration::ZERO)));
         let waited = began.elapsed();
         if waited >= *due {
-            endpoint.log_wait_of(ticket.op, waited);
+            endpoint.reactor.borrow().log_wait_of(ticket.op, waited);
             *due = next(waited);
         }
         due.saturating_sub(waited)
@@ -213,11 +213,11 @@ impl SharedEndpoint {
     /// Locks an endpoint that was just opened.
     fn of(endpoint: Endpoint) -> SharedEndpoint {
         let (watchdog, period) = {
-            let inner = endpoint.inner.borrow();
-            let config = inner.driver.intake.engine.config();
+            let reactor = endpoint.reactor.borrow();
+            let config = reactor.receiver.engine.config();
             (config.receipt == Receipt::Watchdog, u64::from(config.watchdog_us.max(1)))
         };
-        endpoint.waits_apart();
+        endpoint.reactor.borrow_mut().waits.apart = true;
         let endpoint = SoleEndpoint::new(endpoint);
         let state = Mutex::new(State {
             origin: Origin::here(),
@@ -427,7 +427,7 @@ impl SharedEndpoint {
         let Some(fd) = endpoint.wait_fd().map(|fd| fd.as_raw_fd()) else { return state };
         state.asleep = true;
         drop(state);
-        crate::endpoint::sleep_on(fd);
+        crate::reactor::sleep_on(fd);
         let mut state = self.lock();
         state.asleep = false;
         state.endpoint.get().finish_wait();

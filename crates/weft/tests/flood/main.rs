@@ -88,7 +88,7 @@ fn flood(name: &'static str, n: usize, len: usize) {
     for send in sends.into_iter().chain([last]) {
         p.a.block_on(send).0.unwrap();
     }
-    // The memory kept for later messages is bounded: see `endpoint/spare.rs`.
+    // The memory kept for later messages is bounded: see `reactor/spare.rs`.
     let spare = 4 << 20;
     p.until(|| sys::live() < before + spare);
 }

@@ -485,11 +485,3 @@ impl Link for Bell {
         each("resent", counters.resent);
     }
 }
-
-impl weft_link::DirectMemory for Bell {}
-
-impl weft_link::Trains for Bell {}
-
-impl weft_link::ClosePoll for Bell {}
-
-impl weft_link::Reach for Bell {}

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::stripes::Stripes;
-use crate::DataRun;
-use crate::Reach;
+use crate::{DataRun, Network};
 use weft_core::wire::{flags, Data};
 
 const EACH: usize = 1000;

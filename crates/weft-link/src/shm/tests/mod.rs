@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::Bytes;
-use crate::DirectMemory;
+use crate::SharedMemory;
 use std::os::fd::AsFd;
 
 mod copies;

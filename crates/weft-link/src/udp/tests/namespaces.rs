@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::run;
 use crate::udp::sys::testing::enter_namespace;
-use crate::{DataRun, Reach, Trains};
+use crate::Network;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 

@@ -6,11 +6,11 @@
 //! from a copy, received bytes are dropped, and a peer that knows the address of the memory loses
 //! access before the guard is gone.
 
-use super::raw::{PollResult, INJECTED_MAX};
-use super::Memory;
-use crate::endpoint::driver::Driver;
-use crate::endpoint::ops::{Owner, Ticket};
-use crate::endpoint::{error_of, Awaits, Endpoint, Status};
+use crate::endpoint::Endpoint;
+use crate::reactor::ops::{Owner, Ticket};
+use crate::reactor::sys::awaited::PollResult;
+use crate::reactor::sys::Memory;
+use crate::reactor::{error_of, Awaits, Reactor, Status, INJECTED_MAX};
 use weft_core::engine::types::{AtomicCode, RecvArgs, Refused, SendArgs};
 use weft_core::matching::RecvSpec;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
@@ -24,16 +24,16 @@ pub(crate) struct Ended {
 
 /// An operation that has just been started, while the code after its start may still unwind.
 struct Starting<'a> {
-    driver: &'a mut Driver,
+    reactor: &'a mut Reactor,
     ticket: Ticket,
 }
 
 impl<'a> Starting<'a> {
     /// Records the memory of an operation that the engine has started.
     #[inline]
-    fn new(driver: &'a mut Driver, op: OpId, memory: Memory) -> Starting<'a> {
-        let ticket = driver.intake.ops.insert(op, Owner::Waiter, memory);
-        Starting { driver, ticket }
+    fn new(reactor: &'a mut Reactor, op: OpId, memory: Memory) -> Starting<'a> {
+        let ticket = reactor.receiver.ops.insert(op, Owner::Waiter, memory);
+        Starting { reactor, ticket }
     }
 
     /// Returns the operation, which the caller must take back from now on.
@@ -47,7 +47,7 @@ impl<'a> Starting<'a> {
 
 impl Drop for Starting<'_> {
     fn drop(&mut self) {
-        self.driver.take_back(self.ticket);
+        self.reactor.take_back(self.ticket);
     }
 }
 
@@ -72,29 +72,7 @@ impl<W: Blocking> Borrowed<'_, W> {
 impl<W: Blocking> Drop for Borrowed<'_, W> {
     fn drop(&mut self) {
         let ticket = self.ticket;
-        self.at.reach(|endpoint| endpoint.inner.borrow_mut().driver.take_back(ticket));
-    }
-}
-
-impl Driver {
-    /// Takes an operation back: when this returns, neither this endpoint nor a peer uses its memory
-    /// any more. The operation runs to its end unseen.
-    #[cold]
-    pub(crate) fn take_back(&mut self, ticket: Ticket) {
-        // A later operation may have the number of one that has ended.
-        let is_read = self.intake.ops.is_current(ticket) && self.take_back_op(ticket.op);
-        self.intake.ops.take_back(ticket, is_read);
-    }
-
-    /// Makes the engine and the peer forget the memory of an operation. True if it is read.
-    pub(super) fn take_back_op(&mut self, op: OpId) -> bool {
-        let taken = self.intake.engine.ops_mut().take_back(op);
-        if let Some(peer) = taken.and_then(|taken| taken.known_to) {
-            if let Some(link) = self.link_of(peer) {
-                self.links[link].take_back_memory(peer);
-            }
-        }
-        taken.is_some_and(|taken| taken.is_read)
+        self.at.reach(|endpoint| endpoint.reactor.borrow_mut().take_back(ticket));
     }
 }
 
@@ -188,7 +166,7 @@ impl Blocking for Endpoint {
             return ended;
         }
         loop {
-            self.wait_by(None, 1, None);
+            self.reactor.wait_by(None, 1, None);
             if let Some(ended) = self.collect(ticket) {
                 return ended;
             }
@@ -250,17 +228,17 @@ impl Endpoint {
     /// Collects the result of an awaited operation, once.
     #[inline]
     pub(crate) fn collect(&self, ticket: Ticket) -> Option<Ended> {
-        let (done, _) = self.inner.borrow_mut().driver.intake.ops.take_done(ticket)?;
+        let (done, _) = self.reactor.borrow_mut().receiver.ops.take_done(ticket)?;
         Some(Ended { ticket, result: done.result().map(Status::from) })
     }
 
     /// Polls briefly for the message, without an operation until it needs one.
     #[inline]
     fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> PollResult {
-        let inner = &mut *self.inner.borrow_mut();
+        let reactor = &mut *self.reactor.borrow_mut();
         let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
-        match inner.driver.intake.engine.matching_mut().await_message(spec, len, addr) {
-            true => inner.poll_for(buffer),
+        match reactor.receiver.engine.matching_mut().await_message(spec, len, addr) {
+            true => reactor.poll_for(buffer),
             false => PollResult::Nothing,
         }
     }
@@ -303,11 +281,11 @@ impl Endpoint {
         memory: Memory,
         start: impl FnOnce(&mut Engine, Instant) -> Result<OpId, Refused>,
     ) -> Result<Ticket, OpError> {
-        let d = &mut self.inner.borrow_mut().driver;
-        let now = d.intake.tick();
-        let op = start(&mut d.intake.engine, now).map_err(error_of)?;
-        let begun = Starting::new(d, op, memory);
-        begun.driver.flush();
+        let reactor = &mut *self.reactor.borrow_mut();
+        let now = reactor.receiver.tick();
+        let op = start(&mut reactor.receiver.engine, now).map_err(error_of)?;
+        let begun = Starting::new(reactor, op, memory);
+        begun.reactor.flush();
         Ok(begun.pass())
     }
 
@@ -323,27 +301,27 @@ impl Endpoint {
         data: &[u8],
     ) -> Result<Option<Ticket>, OpError> {
         let args = SendArgs::new(to, tag, data.len() as u64);
-        if self.inner.borrow_mut().send_now(&args, data) {
+        if self.reactor.borrow_mut().send_now(&args, data) {
             return Ok(None);
         }
         while self.queued(to) >= INJECTED_MAX {
             // Backpressure: earlier messages have to leave first.
             self.wait_for(Awaits::Room(Some(to)));
-            self.inner.borrow_mut().driver.keep_coalescing(to);
+            self.reactor.borrow_mut().keep_coalescing(to);
         }
-        let d = &mut self.inner.borrow_mut().driver;
-        let inject = data.len() <= d.intake.engine.peer(to).inject_max();
+        let reactor = &mut *self.reactor.borrow_mut();
+        let inject = data.len() <= reactor.receiver.engine.peer(to).inject_max();
         let args = SendArgs { inject, ..args };
         if args.inject {
-            return d.inject(args, data).map(|()| None).map_err(error_of);
+            return reactor.inject(args, data).map(|()| None).map_err(error_of);
         }
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(data.as_ptr(), data.len()) };
-        let now = d.intake.tick();
+        let now = reactor.receiver.tick();
         let args = SendArgs { addr: memory.addr(), ..args };
-        let op = d.intake.engine.send(now, args).map_err(error_of)?;
-        let begun = Starting::new(d, op, memory);
-        begun.driver.send_started(to, data.len());
+        let op = reactor.receiver.engine.send(now, args).map_err(error_of)?;
+        let begun = Starting::new(reactor, op, memory);
+        begun.reactor.send_started(to, data.len());
         Ok(Some(begun.pass()))
     }
 
@@ -353,7 +331,7 @@ impl Endpoint {
     /// `buffer` stays valid and untouched until the operation was collected or taken back.
     #[inline]
     unsafe fn begin_recv(&self, spec: RecvSpec, buffer: &mut [u8]) -> Result<Ticket, OpError> {
-        let d = &mut self.inner.borrow_mut().driver;
+        let reactor = &mut *self.reactor.borrow_mut();
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
         let args = RecvArgs {
@@ -365,11 +343,16 @@ impl Endpoint {
             context: 0,
             untagged: false,
         };
-        let op = d.intake.engine.matching_mut().recv(d.intake.time.now, args).map_err(error_of)?;
-        let begun = Starting::new(d, op, memory);
-        if begun.driver.intake.engine.output().any() {
-            begun.driver.intake.tick();
-            begun.driver.flush();
+        let op = reactor
+            .receiver
+            .engine
+            .matching_mut()
+            .recv(reactor.receiver.time.now, args)
+            .map_err(error_of)?;
+        let begun = Starting::new(reactor, op, memory);
+        if begun.reactor.receiver.engine.output().any() {
+            begun.reactor.receiver.tick();
+            begun.reactor.flush();
         }
         Ok(begun.pass())
     }

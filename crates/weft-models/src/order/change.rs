@@ -49,10 +49,16 @@ pub(super) struct Change {
     pub welcome: Vec<u32>,
     /// True if another attempt was in the way of this member's: it tries again later.
     pub again: bool,
-    /// Views up to this one have no place for this rank, which wants to join.
-    pub refused: u32,
     /// Ranks that cannot join, each with a member that has given it up.
     pub unreachable: BTreeMap<u32, u32>,
+    pub joining: Joining,
+}
+
+/// State of a rank that wants to join.
+#[derive(Default)]
+pub(super) struct Joining {
+    /// Views up to this one have no place for this rank, which wants to join.
+    pub refused: u32,
     /// Ranks that a rank which wants to join may ask, and the time at which it has asked one.
     pub contacts: Vec<u32>,
     pub asked: Option<Instant>,

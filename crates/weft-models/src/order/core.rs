@@ -455,7 +455,7 @@ impl Core {
 
     /// True for a view that this member may come to have.
     pub fn is_early(&self, view: ViewId) -> bool {
-        view == self.view || view.epoch > self.view.epoch.max(self.change.refused)
+        view == self.view || view.epoch > self.view.epoch.max(self.change.joining.refused)
     }
 
     /// Keeps a message of a later view. A sender has at most a window of slots and acknowledgements

@@ -34,7 +34,7 @@ impl Core {
     /// Returns the ranks that are told of this member's end: the others, or those that may let it
     /// in.
     pub fn heirs(&self) -> Vec<u32> {
-        let all = self.members.iter().chain(&self.change.contacts).copied();
+        let all = self.members.iter().chain(&self.change.joining.contacts).copied();
         all.filter(|&rank| rank != self.me).collect()
     }
 }

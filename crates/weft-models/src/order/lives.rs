@@ -17,18 +17,18 @@ impl Core {
     /// Asks to become a member of a group that has these members, as a life of this rank.
     pub fn join(&mut self, life: u64, contacts: Vec<u32>) {
         self.life = life;
-        self.change.contacts = contacts;
+        self.change.joining.contacts = contacts;
         self.ask_to_join();
     }
 
     /// Asks the next rank that this one may ask.
     pub fn ask_to_join(&mut self) {
         let suspects = &self.change.suspects;
-        self.change.contacts.retain(|rank| !suspects.contains_key(rank));
-        let Some(&contact) = self.change.contacts.first() else {
+        self.change.joining.contacts.retain(|rank| !suspects.contains_key(rank));
+        let Some(&contact) = self.change.joining.contacts.first() else {
             return self.end(OrderError::NobodyToJoin);
         };
-        self.change.contacts.rotate_left(1);
+        self.change.joining.contacts.rotate_left(1);
         self.post(contact, Control::Join { rank: self.me, life: self.life });
     }
 
@@ -85,14 +85,14 @@ impl Core {
     pub fn on_answer(&mut self, from: u32, answer: &Control) {
         match answer {
             Control::Over => {
-                self.change.contacts.retain(|&rank| rank != from);
+                self.change.joining.contacts.retain(|&rank| rank != from);
                 self.ask_to_join();
             }
             Control::TooLong => self.end(OrderError::TooLong),
             Control::Excluded { view } => {
                 // The rank asks again.
-                self.change.refused = self.change.refused.max(view.epoch);
-                let refused = self.change.refused;
+                self.change.joining.refused = self.change.joining.refused.max(view.epoch);
+                let refused = self.change.joining.refused;
                 self.early.retain(|_, kept| {
                     kept.retain(|early| early.epoch() > refused);
                     !kept.is_empty()
@@ -105,7 +105,7 @@ impl Core {
     /// Tells a rank, which has named a view, that this one is in an earlier view.
     pub fn tell_lag(&mut self, to: u32, asked: u32) {
         if self.members.is_empty() {
-            self.change.refused = self.change.refused.max(asked);
+            self.change.joining.refused = self.change.joining.refused.max(asked);
         }
         let (view, next, life) = (self.view, self.next, self.life);
         self.post(to, Control::Lag { view, next, life, asked });
@@ -220,7 +220,7 @@ impl Core {
             let gone = self.last_word();
             return self.post(from, Control::Gone(gone));
         }
-        if self.view.epoch > 0 || install.new.epoch <= self.change.refused {
+        if self.view.epoch > 0 || install.new.epoch <= self.change.joining.refused {
             return;
         }
         if life != self.life {
@@ -239,7 +239,7 @@ impl Core {
         (self.base, self.place, self.next) = (install.base, install.base, install.base);
         (self.stable, self.delivered) = (install.base, delivered);
         self.begin_safe();
-        self.change.contacts.clear();
+        self.change.joining.contacts.clear();
         self.change.last = Some(install);
         // Ends that were heard of before may be of lives before.
         for (rank, gone) in std::mem::take(&mut self.change.gone) {

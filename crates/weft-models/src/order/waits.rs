@@ -147,10 +147,10 @@ impl Core {
         if waited >= WATCH {
             // Again in each tick, since the members may have changed.
             self.watch(true);
-            let asks = !self.change.contacts.is_empty() && self.view.epoch == 0;
-            let asked = self.change.asked.get_or_insert(now);
+            let asks = !self.change.joining.contacts.is_empty() && self.view.epoch == 0;
+            let asked = self.change.joining.asked.get_or_insert(now);
             if asks && now.since(*asked) >= ASK {
-                self.change.asked = Some(now);
+                self.change.joining.asked = Some(now);
                 self.ask_to_join();
             }
         }
@@ -170,7 +170,7 @@ impl Core {
     /// Notices the silence of all others if `all`; else of two while the program waits, so that
     /// each member is watched by another.
     pub fn watch(&mut self, all: bool) {
-        let others = self.members.iter().chain(&self.change.contacts).copied();
+        let others = self.members.iter().chain(&self.change.joining.contacts).copied();
         let suspects = &self.change.suspects;
         let lives = |rank: &u32| *rank != self.me && !suspects.contains_key(rank);
         let mut ranks: Vec<u32> = others.filter(lives).collect();
@@ -195,7 +195,7 @@ impl Core {
         }
         if !self.wait.said && self.members.is_empty() {
             self.wait.said = true;
-            let (asked, time) = (&self.change.contacts, waited.as_secs_f64());
+            let (asked, time) = (&self.change.joining.contacts, waited.as_secs_f64());
             let text = format!(
                 "waiting for {time:.1} s to be let into an ordered group by ranks {asked:?}"
             );

@@ -141,7 +141,7 @@ pub(super) struct Core {
     pub safe: bool,
     pub accounts: Safe,
     pub penalties: Penalties,
-    /// Ranks that the network below has given up, for as long as both processes live.
+    /// Ranks that live, as far as is known, and that the network below has given up for ever.
     pub lost: BTreeSet<u32>,
     /// The time of the last message or check.
     pub now: Instant,

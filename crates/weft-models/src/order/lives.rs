@@ -60,9 +60,12 @@ impl Core {
         self.consider();
     }
 
-    /// Notes that the network below has given up a rank: the two never reach each other again.
+    /// Notes that the network below has given up a rank. Unless the rank's process has ended, the
+    /// two never reach each other again.
     pub fn lose(&mut self, rank: u32, certain: bool) {
-        self.lost.insert(rank);
+        if !certain {
+            self.lost.insert(rank);
+        }
         self.suspect(rank, certain, true);
     }
 

@@ -319,7 +319,7 @@ fn join__beside_a_member_that_has_given_the_rank_up_is_refused_and_the_members_s
     // The author of changes has given the rank up; then another member.
     for (member, contact) in [(0, 1), (2, 0)] {
         let mut cores = Cores::open();
-        cores.of(member).lose(3, true);
+        cores.of(member).lose(3, false);
         cores.cores.insert(3, Core::new(3, Vec::new(), OPTIONS));
         cores.of(3).join(LIFE, vec![contact]);
         let reach = |from, to| [(from, to), (to, from)].contains(&(member, 3));
@@ -339,7 +339,7 @@ fn join__beside_a_member_that_has_given_the_rank_up_is_refused_and_the_members_s
 #[test]
 fn welcome__with_a_member_that_the_rank_has_given_up_is_refused() {
     let mut cores = Cores::joiner(2);
-    cores.of(2).lose(1, true);
+    cores.of(2).lose(1, false);
     let install = install(2, &[2]);
     let welcome = Control::Welcome { install, delivered: 0, snapshot: b"state".to_vec() };
     cores.of(2).handle(0, welcome);

@@ -18,7 +18,7 @@ use weft_cluster::{KeyFile, Names};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples, on two hosts a and b, as a user; root's key is /etc/weft/cluster.key:
-  a$ weft cluster init                          the key, in ~/.config/weft/cluster.key
+  a$ weft cluster init                 the key, in ~/.config/weft/cluster.key
   a$ ssh b mkdir -p .config/weft
   a$ scp -p ~/.config/weft/cluster.key b:.config/weft/
   a$ weftd --cluster lab &

@@ -23,10 +23,10 @@ Examples:
   eval \"$(weft mpi-env --mpi /opt/openmpi/bin/mpiexec --link udp)\"
   weft mpi-env --shell json
 
-The key is not printed: processes find it in ~/.config/weft/key, which every host of a job needs
+The key is not printed: processes find it in ~/.config/weft/key, which every host of a job needs \
 (copy the file where homes are not shared), or in WEFT_KEY. `weft mpi` passes on a key by itself.
 
-Open MPI 5 passes on to other hosts the variables WEFT_... and FI_... that are set when this is
+Open MPI 5 passes on to other hosts the variables WEFT_... and FI_... that are set when this is \
 run.")]
 pub struct Args {
     #[command(flatten)]

@@ -141,7 +141,8 @@ pub enum What {
     Python,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
-    /// MPI programs over weft and over TCP, each target met or not (root)
+    /// MPI programs over weft and over TCP, each target met or not: as root between lab hosts, else
+    /// inside this host
     Mpi,
     /// MPI programs, endpoints, socket programs and names beside TCP while two others compute on
     /// each core, each target met or not

@@ -47,7 +47,10 @@ fn images(picture: &Picture, onto: &mut Pixmap) {
 /// Returns the PNG of a picture.
 pub fn render(picture: &Picture) -> Result<Vec<u8>, PngError> {
     let failed = |e: &dyn fmt::Display| PngError(e.to_string());
-    let (svg, (width, height)) = (picture.svg(""), (picture.width, picture.height));
+    // The library warns of each image, since it has no decoder.
+    let drawn = picture.shapes.iter().filter(|shape| !matches!(shape, Shape::Image { .. }));
+    let drawn = Picture { shapes: drawn.cloned().collect(), ..*picture };
+    let (svg, (width, height)) = (drawn.svg(""), (picture.width, picture.height));
     let mut options = Options { font_family: "DejaVu Sans".into(), ..Options::default() };
     let fonts = Arc::make_mut(&mut options.fontdb);
     for font in [dejavu::sans::regular(), dejavu::sans::bold()] {

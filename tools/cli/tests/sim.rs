@@ -22,6 +22,9 @@ fn names__a_cluster_parts_and_heals_and_its_growth_is_drawn() {
     assert!(SIM
         .refused(&["names", "--hosts", "8", "--plot", "x"])
         .contains("two numbers of hosts"));
+    assert!(SIM
+        .refused(&["names", "--hosts", "8,40", "--plot", "x.png"])
+        .contains("x.png: the plot's file is to end in .svg"));
 }
 
 #[test]

@@ -156,11 +156,18 @@ fn print_claims(what: &str, list: &[Claim]) {
     }
 }
 
-fn write_plot(path: &Path, picture: &weft_plot::Picture) -> Result<()> {
-    let bytes = match path.extension().and_then(|e| e.to_str()) {
-        Some("png") => picture.png()?,
-        Some("svg") => picture.svg("simulated against the paper").into_bytes(),
+/// Returns the ending of a plot's file, which names its format.
+fn ending(path: &Path) -> Result<&str> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some(known @ ("png" | "svg")) => Ok(known),
         _ => misuse!("{}: the plot's file is to end in .svg or .png", path.display()),
+    }
+}
+
+fn write_plot(path: &Path, picture: &weft_plot::Picture) -> Result<()> {
+    let bytes = match ending(path)? {
+        "png" => picture.png()?,
+        _ => picture.svg("simulated against the paper").into_bytes(),
     };
     std::fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
@@ -214,10 +221,10 @@ fn run_programs(args: &Args) -> Result<ExitCode> {
     study.run(&cases).map_err(anyhow::Error::msg)?;
     if let Some(figure) = figure {
         let rows = figures::rows(figure, &study);
+        print_programs(args, &rows)?;
         if let Some(path) = &args.plot {
             write_plot(path, &plot::bars(figure, &rows))?;
         }
-        print_programs(args, &rows)?;
         return Ok(ExitCode::SUCCESS);
     }
     let rows = systems::systems(SYSTEMS, args.seed).map_err(anyhow::Error::msg)?;
@@ -234,6 +241,10 @@ fn run_programs(args: &Args) -> Result<ExitCode> {
 
 /// Simulates the requested tables and prints each number beside that of the paper.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    // Before what takes minutes.
+    if let Some(path) = &args.plot {
+        ending(path)?;
+    }
     if !TABLES.contains(&args.table.as_str()) && args.table != "all" {
         return run_programs(args);
     }

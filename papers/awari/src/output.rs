@@ -16,10 +16,11 @@ pub fn report(outcome: &Outcome) -> String {
         let all = o.database.scores(stones).map_or(1, |scores| scores.len().max(1));
         format!("{sum} ({:.1} %)", 100.0 * sum as f64 / all as f64)
     };
+    let largest = format!("of {stones} stones");
     format!(
         "Awari, all positions of at most {stones} stones, {} rank{}\n\
          positions        {}\n\
-         of {stones} stones     {}\n\
+         {largest:<16} {}\n\
          player to move   wins {}\n\
          \x20                draws {}\n\
          \x20                loses {}\n\

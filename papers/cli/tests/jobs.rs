@@ -50,8 +50,8 @@ fn models__applications_find_what_is_known() {
         ("qr --size 60x40 --check", "independent      40 columns"),
         ("radix --keys 20000 --region 256 --check", "sorted           yes"),
         ("barnes --bodies 600 --steps 4 --check", "600 bodies, 4 steps of 0.025, 3 ranks"),
-        ("awari --stones 7 --check", "of 7 stones     31824"),
-        ("awari --stones 7 --by calls --check", "of 7 stones     31824"),
+        ("awari --stones 7 --check", "of 7 stones      31824"),
+        ("awari --stones 7 --by calls --check", "of 7 stones      31824"),
         ("awari --stones 6 --by calls --per-call 1 --check", "updates          "),
         ("awari --stones 5 --position 0,0,0,0,1,2,0,2,0,0,0,0", "pit 6       +1, captures 3, best"),
     ] {

@@ -119,7 +119,12 @@ impl Whole {
     /// Shows that this share of the work `what` is done.
     pub fn at(&self, what: String, share: f64) {
         let took = self.start.elapsed().as_secs_f64();
-        self.show(what, share, format!("about {} left", in_words(rest(took, share))));
+        let left = if share * (WAY as f64) < 1.0 {
+            String::new() // Too little is done to say how long the rest takes.
+        } else {
+            format!("about {} left", in_words(rest(took, share)))
+        };
+        self.show(what, share, left);
     }
 
     fn show(&self, what: String, share: f64, message: String) {

@@ -551,8 +551,8 @@ impl<N: Net> Inner<N> {
     /// Does a posted operation; a failure is logged.
     async fn do_post(self: &Rc<Self>, entry: &Rc<Entry<N>>, op: &[u8]) {
         if let Err(cause) = self.do_bytes(entry, op).await {
-            let number = entry.number;
-            weft::telling::error!("an operation posted to object {number:#x} failed: {cause:?}");
+            let error = ObjectError { object: entry.number, class: entry.name, cause };
+            weft::telling::error!("an operation that was posted has failed: {error}");
         }
         self.posted_bytes.set(self.posted_bytes.get() - op.len());
         self.posted.set(self.posted.get() - 1);

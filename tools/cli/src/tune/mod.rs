@@ -40,7 +40,7 @@ pub struct Args {
     /// Links to measure; the others keep their estimates
     #[arg(long, value_enum, value_delimiter = ',')]
     link: Vec<LinkName>,
-    /// Measure coarse figures in a few seconds
+    /// Measure coarse figures in some 20 seconds
     #[arg(long)]
     quick: bool,
     /// Measure and print, but store nothing

@@ -30,9 +30,9 @@ Examples:
   weftd &
   weft sockets run redis-server --port 7000 &
   weft sockets run redis-benchmark -p 7000 -t get,set
-  weft sockets status                        connections: in memory, or why not
-  weft sockets run --policy :6379 redis-cli  only connections with this port
-  weft sockets off 1234                      process 1234 goes on over TCP
+  weft sockets status                        in memory, or why not
+  weft sockets run --policy :6379 redis-cli  only this port
+  weft sockets off 1234                      process 1234 uses TCP
   WEFT_SOCKETS=0 weft sockets run PROGRAM    the same without weft")]
 pub struct Args {
     #[command(subcommand)]

@@ -16,11 +16,11 @@ use weft_run::words;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft lab run -n 8 ./program              8 ranks, spread evenly over the hosts
+  weft lab run -n 8 ./program              8 ranks over all hosts
   weft lab run --per-host 2 ./program      2 ranks on every host
   weft lab run --link udp -n 8 ./program   over this link
   weft lab run --with=--tag-output -n 8 ./program
-                                           with another option of `weft run`
+                                           another option of `weft run`
   weft lab run --up 4 --loss 1% -n 4 ./program
                                            a lab for this one job")]
 pub struct Args {

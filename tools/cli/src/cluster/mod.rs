@@ -17,8 +17,8 @@ use weft_cluster::{KeyFile, Names};
 /// other, which `init` makes and you copy to each host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Examples, on two hosts a and b, as a user; root's key is /etc/weft/cluster.key:
-  a$ weft cluster init                 the key, in ~/.config/weft/cluster.key
+Examples, as a user of hosts a and b (root: /etc/weft/cluster.key):
+  a$ weft cluster init           makes ~/.config/weft/cluster.key
   a$ ssh b mkdir -p .config/weft
   a$ scp -p ~/.config/weft/cluster.key b:.config/weft/
   a$ weftd --cluster lab &

@@ -25,9 +25,9 @@ use std::process::ExitCode;
 Examples:
   weft doctor
   weft doctor --mpi
-  weft doctor --hosts node1,node2         between two hosts, in both directions
+  weft doctor --hosts node1,node2   the path between two hosts
   weft doctor --hosts h1,h2 --launch-agent 'weft lab exec'
-                                          between two hosts of a lab")]
+                                    between two hosts of a lab")]
 pub struct Args {
     /// Print one JSON object per check
     #[arg(long)]

@@ -24,10 +24,10 @@ const POLL_EVERY: Duration = Duration::from_millis(50);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft names group join chat:1               prints what comes; sends its input
-  weft names group send chat \"hello\" --all   to all members
-  weft names group send chat:7 \"hello\"       to one that has the instance 7
-  weft names group watch chat                members that come and go")]
+  weft names group join chat:1             prints messages; sends input
+  weft names group send chat \"hello\" --all  to all members
+  weft names group send chat:7 \"hello\"      to one of instance 7
+  weft names group watch chat               members that come and go")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,

@@ -27,9 +27,9 @@ const REPORT: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  weft names claim web --at 10.0.0.1:8080 -- ./server   while the server runs
-  weft names resolve web                                10.0.0.1:8080
-  weft names wait worker --count 4                      until four have it
+  weft names claim web --at 10.0.0.1:8080 -- ./server  while it runs
+  weft names resolve web                               10.0.0.1:8080
+  weft names wait worker --count 4                     waits for four
   weft names watch web
   weft names list --json")]
 pub struct Args {

@@ -31,7 +31,7 @@ use weft_run::interrupt::Interrupt;
 #[command(after_help = "\
 Examples:
   weft tune                                  this machine
-  weft tune --hosts node1,node2              between two hosts, reached by ssh
+  weft tune --hosts node1,node2              between two hosts, by ssh
   weft tune --hosts h1,h2 --launch-agent 'weft lab exec'
                                              between two hosts of a lab")]
 pub struct Args {

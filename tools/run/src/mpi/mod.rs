@@ -81,11 +81,11 @@ impl From<&Selection> for Choice {
 Examples:
   weft mpi -n 4 ./a.out
   weft mpi -n 4 python program.py
-  weft mpi --hosts a:2,b:2 ./a.out          weft and the MPI at one path on all
+  weft mpi --hosts a:2,b:2 ./a.out          the same paths on all hosts
   weft mpi --mpi openmpi --link udp -n 2 ./a.out
-  weft mpi -np 8 --bind-to core ./a.out     options of mpiexec too, or refused
-  weft mpi --agent --hosts a:2,b:2 ./a.out  weftd on each host serves the ranks
-  weft mpi -n 4 --dry-run ./a.out           only print the command line
+  weft mpi -np 8 --bind-to core ./a.out     options of mpiexec, too
+  weft mpi --agent --hosts a:2,b:2 ./a.out  with a weftd on each host
+  weft mpi -n 4 --dry-run ./a.out           only print the command
 
 `weft doctor --mpi` tells which MPIs on this machine can use weft.")]
 pub struct Args {

@@ -464,8 +464,11 @@ pub fn checks(reach: &Reach) -> Result<Vec<Check>> {
             Err(why) => checks.push(Check::fail(
                 "host",
                 format!("{host}: {why:#}"),
-                "make `ssh HOST weft --version` work without a password, or name --launch-agent \
-                 and --remote-weft",
+                format!(
+                    "make `{} {host} weft --version` work without a password, or name \
+                     --launch-agent and --remote-weft",
+                    reach.launch_agent.as_deref().unwrap_or("ssh")
+                ),
             )),
         }
     }

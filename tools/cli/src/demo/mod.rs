@@ -159,6 +159,9 @@ fn writable(out: &Path) -> Result<()> {
 
 /// Runs the demonstration.
 pub fn run(args: Args) -> Result<ExitCode> {
+    if args.ranks == 0 {
+        misuse!("-n 0: a job has at least one rank");
+    }
     let start = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("weft {} on this machine: {cores} cores, no rights needed", env!("CARGO_PKG_VERSION"));

@@ -3,8 +3,10 @@
 use super::table::{Key, Size};
 use anyhow::{Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::getpgrp;
 use rustix::termios::{
-    tcgetattr, tcgetwinsize, tcsetattr, LocalModes, OptionalActions, SpecialCodeIndex, Termios,
+    tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, LocalModes, OptionalActions, SpecialCodeIndex,
+    Termios,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use std::io::{IsTerminal, Read, Write};
@@ -67,9 +69,13 @@ fn key(bytes: &[u8]) -> (Option<Heard>, usize) {
 }
 
 impl Screen {
-    /// Opens the terminal at standard output; `None` if that is no terminal.
+    /// Opens the terminal at standard output; `None` if that is no terminal, or this process is in
+    /// its background, as under `timeout`: there the kernel stops a process that sets the terminal,
+    /// each time, so that SIGTERM would not end it either.
     pub fn open() -> Result<Option<Screen>> {
-        if !std::io::stdout().is_terminal() {
+        let stdin = std::io::stdin();
+        let is_behind = tcgetpgrp(&stdin).is_ok_and(|group| group != getpgrp());
+        if is_behind || !std::io::stdout().is_terminal() {
             return Ok(None);
         }
         let flag = |signals: &[i32]| -> Result<Arc<AtomicBool>> {
@@ -80,7 +86,6 @@ impl Screen {
             Ok(flag)
         };
         let (stop, resized) = (flag(&[SIGINT, SIGTERM, SIGHUP])?, flag(&[SIGWINCH])?);
-        let stdin = std::io::stdin();
         let before = if stdin.is_terminal() { tcgetattr(&stdin).ok() } else { None };
         if let Some(settings) = &before {
             let mut keys = settings.clone();

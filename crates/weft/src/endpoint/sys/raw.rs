@@ -228,7 +228,7 @@ impl Endpoint {
 
     /// Lets peers write to the caller's memory under a key of its choice: puts only. If the caller
     /// unmaps some of it, or makes it read-only, puts to that are refused as
-    /// [`OpError::Unmapped`]. False: the key is taken.
+    /// [`OpError::Unmapped`](crate::OpError::Unmapped). False: the key is taken.
     ///
     /// # Safety
     /// Until `unregister` nothing else is mapped in the place of `ptr..ptr+len`. `call` returns

@@ -8,7 +8,7 @@
 //!
 //! Connections come all the same, and nobody can tell whose they are before they are accepted. So
 //! those of one user that do not close give their numbers back together, by threads of their own
-//! ([`bulk`]).
+//! (`bulk`).
 //!
 //! A call about a socket may take as long: it waits for the socket's lock, which its maker has
 //! while a call of its own copies from memory that is not there (userfaultfd(2)). The thread of its

@@ -57,9 +57,9 @@ pub(super) struct Change {
 /// State of a rank that wants to join.
 #[derive(Default)]
 pub(super) struct Joining {
-    /// Views up to this one have no place for this rank, which wants to join.
+    /// Views up to this one have no place for this rank.
     pub refused: u32,
-    /// Ranks that a rank which wants to join may ask, and the time at which it has asked one.
+    /// Ranks that this one may ask, and the time at which it has asked one.
     pub contacts: Vec<u32>,
     pub asked: Option<Instant>,
 }
@@ -316,7 +316,7 @@ impl Core {
                 self.consider();
             }
             Control::Flush { view, stamp, next, held, joiners } => {
-                self.on_flush(from, view, stamp, next, (&held, joiners));
+                self.on_flush(from, view, stamp, next, &held, joiners);
             }
             Control::Unreachable { rank, of } => self.on_unreachable(rank, of),
             Control::State { view, standing, .. } if view.epoch < self.view.epoch => {
@@ -397,7 +397,8 @@ impl Core {
         view: ViewId,
         stamp: u32,
         next: u64,
-        (held, joiners): (&[u64], Vec<u32>),
+        held: &[u64],
+        joiners: Vec<u32>,
     ) {
         if self.ended.is_some() {
             return self.answer_after_end(from, view, next);

@@ -555,13 +555,15 @@ impl Link for ShmLink {
         let [peer] = &mut self.peers[..] else {
             return if self.spin(rounds) { self.recv(budget, sink) } else { 0 };
         };
-        for _ in 0..rounds {
+        for round in 1..=rounds {
             let received = peer.pop(budget, sink);
             if received > 0 {
                 self.received(received);
                 return received;
             }
-            std::hint::spin_loop();
+            if round < rounds {
+                std::hint::spin_loop();
+            }
         }
         self.calls += 1;
         if self.calls >= TICK_CALLS {

@@ -30,6 +30,8 @@ pub(crate) struct Polling {
     pub busy: Vec<bool>,
     /// The links that are polled directly between rounds of progress.
     pub(super) close: Close,
+    /// True if `close` has to be chosen anew: another link is in use, or quiet.
+    pub(super) stale: bool,
     /// Rounds of progress, and of direct polls, since the clock was read.
     pub rounds: u32,
     /// Rounds of progress, and of direct polls, since the start, modulo 2^32.
@@ -67,6 +69,7 @@ impl Polling {
             quiet: vec![0; links],
             busy: vec![false; links],
             close: Close::default(),
+            stale: true,
             rounds: 0,
             polls: 0,
             poll_all_at: now,
@@ -78,6 +81,17 @@ impl Polling {
             exact,
             moments: Moments::new(),
         }
+    }
+}
+
+impl Polling {
+    /// Notes a poll of a link, which found a packet or not.
+    #[inline]
+    pub(super) fn note(&mut self, link: usize, found: bool) {
+        let was = self.quiet[link];
+        let now = if found { 0 } else { was.saturating_add(1) };
+        self.quiet[link] = now;
+        self.stale |= (was < QUIET) != (now < QUIET);
     }
 }
 
@@ -113,6 +127,7 @@ impl Reactor {
             .is_some_and(|link| self.receiver.arriving.caps[link].polled)
         {
             self.polling.quiet.fill(0);
+            self.polling.stale = true;
         }
     }
 
@@ -138,7 +153,7 @@ impl Reactor {
                 let budget =
                     if self.receiver.arriving.caps[link].network { TRAIN_BUDGET } else { budget };
                 if self.links[link].recv_soon(each, budget, &mut self.receiver) > 0 {
-                    self.polling.quiet[link] = 0;
+                    self.polling.note(link, true);
                     if self.receiver.has_work() || self.receiver.engine.output().held() {
                         self.finish_round(false);
                     }
@@ -164,6 +179,7 @@ impl Reactor {
     /// Chooses the links to poll directly: those that are polled in every round, if no poll costs a
     /// system call.
     pub(super) fn choose_close(&mut self) {
+        self.polling.stale = false;
         self.polling.has_lively_network = (0..self.links.len()).any(|at| {
             let network = self.polling.busy[at] && self.receiver.arriving.caps[at].network;
             network && self.polling.quiet[at] < QUIET

@@ -22,7 +22,9 @@ impl Reactor {
         if timed {
             self.polling.rounds = 0;
             self.receiver.tick();
-            self.choose_close();
+            if self.polling.stale {
+                self.choose_close();
+            }
             if self.receiver.time.now >= self.polling.poll_all_at || ready_links.is_some() {
                 self.polling.poll_all_at = self.receiver.time.now + self.polling.poll_interval;
                 self.polling.poll_interval = (self.polling.poll_interval * 2).min(POLL_INTERVAL[1]);
@@ -48,8 +50,7 @@ impl Reactor {
                 if found && !self.is_polled(i) {
                     self.polling.poll_interval = POLL_INTERVAL[0];
                 }
-                self.polling.quiet[i] =
-                    if found { 0 } else { self.polling.quiet[i].saturating_add(1) };
+                self.polling.note(i, found);
                 more |= found;
             }
         }
@@ -60,8 +61,10 @@ impl Reactor {
         }
         // A round that was put off ends here; held packets may leave when their link has reported
         // room.
-        let told = self.coalesced.deferred_round || did && self.receiver.engine.output().held();
-        if rare || told || self.receiver.has_work() {
+        let told = self.coalesced.deferred_round
+            || (did || rare) && self.receiver.engine.output().held()
+            || rare && self.link_events();
+        if told || self.receiver.has_work() {
             did |= self.finish_round(rare);
         }
         did
@@ -136,7 +139,8 @@ impl Reactor {
         }
     }
 
-    fn act(&mut self) -> bool {
+    /// Handles the links' events. True if there were any.
+    fn link_events(&mut self) -> bool {
         let mut did = false;
         for i in 0..self.links.len() {
             while let Some(event) = self.links[i].poll_event() {
@@ -144,6 +148,11 @@ impl Reactor {
                 self.link_event(i, event);
             }
         }
+        did
+    }
+
+    fn act(&mut self) -> bool {
+        let mut did = self.link_events();
         while let Some((peer, link, address)) = self.receiver.due.connects.pop() {
             did = true;
             self.route_back(peer, &address, link);

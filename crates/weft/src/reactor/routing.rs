@@ -232,6 +232,7 @@ impl Reactor {
 
     /// Updates the links in use, which may have changed.
     fn note_use(&mut self) {
+        self.polling.stale = true;
         for (busy, &used) in self.polling.busy.iter_mut().zip(&self.paths.used) {
             *busy = used > 0;
         }

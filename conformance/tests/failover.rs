@@ -108,7 +108,7 @@ impl Side<'_> {
     }
 
     fn describe(&self) -> String {
-        let all = self.endpoint.describe(self.peer);
+        let all = self.endpoint.peer(self.peer).describe();
         let links: Vec<_> = all.split(" over ").skip(1).collect();
         // Names without interfaces and addresses.
         let bare = links.iter().map(|link| match (link.find(" ("), link.find(')')) {
@@ -122,13 +122,17 @@ impl Side<'_> {
     fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
         let end = Instant::now() + LIMIT;
         while !done(self) {
-            assert!(Instant::now() < end, "not {what}: {}", self.endpoint.describe(self.peer));
+            assert!(
+                Instant::now() < end,
+                "not {what}: {}",
+                self.endpoint.peer(self.peer).describe()
+            );
             self.endpoint.block_on(self.endpoint.sleep(Duration::from_millis(1)));
         }
     }
 
     fn counter(&self, link: &str, name: &str) -> u64 {
-        let all = self.endpoint.link_counters();
+        let all = self.endpoint.counters().links();
         all.iter().find(|(l, n, _)| (*l, *n) == (link, name)).map_or(0, |(_, _, v)| *v)
     }
 }
@@ -283,7 +287,7 @@ fn loses_data(link: &'static str, at: u32, in_use: bool) {
             side.send(count, |i, side| {
                 if i == 60 {
                     assert!(side.counter(link, "sent_striped") > 0, "{}", side.describe());
-                    let first = side.endpoint.describe(side.peer).contains("cable0");
+                    let first = side.endpoint.peer(side.peer).describe().contains("cable0");
                     lose_data(host, usize::from(first != in_use), at);
                 }
             });

@@ -111,7 +111,7 @@ impl Pair {
     /// Returns the reason why each side gave the other up.
     fn failures(&self) -> Vec<PeerFailure> {
         let [a, b] = &self.endpoints;
-        let both = [a.peer_failure(self.peers[1]), b.peer_failure(self.peers[0])];
+        let both = [a.peer(self.peers[1]).failure(), b.peer(self.peers[0]).failure()];
         both.into_iter().flatten().collect()
     }
 
@@ -221,7 +221,7 @@ fn trusted__not_over_a_link_whose_receivers_are_overrun() {
     let Some(pair) = Pair::over("gso", "", [Reliability::Selective; 2]) else { return };
     let (packets, to) = (&pair.packets[0], pair.peers[1]);
     let none = Choices { reliability: Reliability::None, ..packets.endpoint().choices() };
-    let refused = packets.endpoint().choose(to, &none).unwrap_err();
+    let refused = packets.endpoint().peer(to).choose(&none).unwrap_err();
     assert!(matches!(refused, ChoiceError::Overrun(_)), "{refused}");
     let open = |reliability, links| {
         let mut config = Config::default();

@@ -217,7 +217,7 @@ impl State {
         }
         *next = next.wrapping_add(1);
         self.stats.agent_multicasts += 1;
-        port.endpoint().nudge_agent();
+        port.endpoint().agent().nudge();
         Ok(())
     }
 
@@ -285,12 +285,12 @@ impl State {
             let above = Some(role.parent).filter(|p| p.0 != u32::MAX);
             let mut ready = true;
             for &peer in role.children.iter().chain(&above) {
-                if !port.endpoint().is_served(peer) {
+                if !port.endpoint().peer(peer).is_served() {
                     refused.push(((j.group, j.root, j.tree), status::ELSEWHERE));
                     return false;
                 }
-                if !port.endpoint().is_ready(peer) {
-                    port.endpoint().open(peer);
+                if !port.endpoint().peer(peer).is_ready() {
+                    port.endpoint().peer(peer).open();
                     ready = false;
                 }
             }
@@ -306,7 +306,7 @@ impl State {
         for (tree, why) in refused {
             self.answer(port, tree, why);
         }
-        port.endpoint().nudge_agent();
+        port.endpoint().agent().nudge();
     }
 
     /// Sends the root of a tree this member's status.
@@ -418,7 +418,7 @@ impl State {
         if slow {
             return self.name_slow(port, id, rank, port.round());
         }
-        let failure = port.endpoint().peer_failure(peer);
+        let failure = port.endpoint().peer(peer).failure();
         if failure != Some(PeerFailure::Closed) {
             self.member_failed(port, id, Dead { rank, failure }, true);
         }
@@ -460,7 +460,7 @@ impl State {
             asked
         });
         match asked {
-            true => port.endpoint().nudge_agent(),
+            true => port.endpoint().agent().nudge(),
             false => port.atomic_done(&request, None),
         }
     }
@@ -486,7 +486,7 @@ impl Packets {
 
     /// Opens a counter at the agent, or in the kernel. False if the agent refuses.
     pub(super) fn open_at_agent(&self, key: u64, value: u64, kernel: bool) -> bool {
-        let Some(services) = self.endpoint().agent() else { return false };
+        let Some(services) = self.endpoint().agent().services() else { return false };
         services.borrow_mut().open_counter(key, 1, value, kernel);
         let opened = self.await_counter(&services, key).is_some();
         if opened {
@@ -509,20 +509,20 @@ impl Packets {
             return true;
         }
         // An agent that has ended has no counters.
-        let closed = self.endpoint().agent().is_none_or(|services| {
+        let closed = self.endpoint().agent().services().is_none_or(|services| {
             let mut services = services.borrow_mut();
             services.ended().is_some() || services.close_counter(key)
         });
         if closed {
             self.port.end_serve(key);
-            self.endpoint().nudge_agent();
+            self.endpoint().agent().nudge();
         }
         closed
     }
 
     /// Returns the value of a counter at the agent.
     pub(super) fn value_at_agent(&self, key: u64) -> Option<u64> {
-        let services = self.endpoint().agent()?;
+        let services = self.endpoint().agent().services()?;
         services.borrow_mut().read_counter(key, 0);
         self.await_counter(&services, key)
     }

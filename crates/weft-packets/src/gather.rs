@@ -39,9 +39,9 @@ impl Packets {
     ) -> Result<(), OpError> {
         loop {
             match self.try_gather(to, handler, argument, memory, part.clone()) {
-                Err(OpError::Busy) => self.endpoint().wait_for(Awaits::Room(Some(to))),
+                Err(OpError::Busy) => self.endpoint().waiting().wait_for(Awaits::Room(Some(to))),
                 other => {
-                    self.endpoint().attend();
+                    self.endpoint().waiting().attend();
                     return other;
                 }
             }
@@ -110,7 +110,7 @@ impl Packets {
     /// them. The memory is free all the same.
     pub fn flush(&self) -> Result<(), OpError> {
         while !self.request_acks() {
-            self.endpoint().wait_for(Awaits::Room(None));
+            self.endpoint().waiting().wait_for(Awaits::Room(None));
         }
         self.flushed()
     }
@@ -136,7 +136,7 @@ impl Packets {
         self.port.forget_returned();
         let lent_to = self.with(|state| std::mem::take(&mut state.lent_to));
         let failed = lent_to.into_iter().find_map(|peer| {
-            let failure = self.endpoint().peer_failure(peer)?;
+            let failure = self.endpoint().peer(peer).failure()?;
             Some(OpError::Peer { peer, failure })
         });
         failed.map_or(Ok(()), Err)

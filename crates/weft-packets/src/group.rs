@@ -178,7 +178,7 @@ impl MulticastGroup {
             Some(others.map(|(_, &peer)| peer).collect::<Vec<_>>())
         });
         let endpoint = self.packets.endpoint();
-        others.into_iter().flatten().filter_map(|peer| endpoint.watch(peer)).collect()
+        others.into_iter().flatten().filter_map(|peer| endpoint.peer(peer).watch()).collect()
     }
 
     /// Sends a packet to `handler` at all other members over the tree of `WEFT_TREE`. Waits while a
@@ -235,10 +235,10 @@ impl MulticastGroup {
             match self.try_send(tree, handler, argument, data) {
                 Err(MulticastError::Busy { .. }) => {
                     watched.get_or_insert_with(|| self.watch());
-                    self.packets.endpoint().wait_for(Awaits::Room(None));
+                    self.packets.endpoint().waiting().wait_for(Awaits::Room(None));
                 }
                 other => {
-                    self.packets.endpoint().attend();
+                    self.packets.endpoint().waiting().attend();
                     return other;
                 }
             }
@@ -325,6 +325,6 @@ pub struct Expecting {
 
 impl Drop for Expecting {
     fn drop(&mut self) {
-        self.watched.iter().for_each(|&peer| self.packets.endpoint().unexpect(peer));
+        self.watched.iter().for_each(|&peer| self.packets.endpoint().peer(peer).unexpect());
     }
 }

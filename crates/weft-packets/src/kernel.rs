@@ -142,9 +142,9 @@ impl Packets {
     /// True if a peer's counters are to be reached in its kernel, if they are there.
     pub(super) fn is_in_kernel(&self, peer: PeerId) -> bool {
         let endpoint = self.endpoint();
-        endpoint.fetch_add_of(peer) == Server::Kernel
-            && endpoint.peer_failure(peer).is_none()
-            && !endpoint.is_past_agent(peer)
+        endpoint.peer(peer).fetch_add() == Server::Kernel
+            && endpoint.peer(peer).failure().is_none()
+            && !endpoint.peer(peer).is_past_agent()
     }
 
     /// Asks the agent of a peer for a client's slot in its kernel, and tests it.
@@ -156,7 +156,7 @@ impl Packets {
         let (client, port, addresses) = (place as u16, (place >> 16) as u16, place >> 32 & 0xffff);
         let endpoint = self.endpoint();
         let of = |(job, owner): (JobKey, _)| client_key(&job, owner, endpoint.id(), nonce);
-        let secret = endpoint.job_key().zip(endpoint.identity(at)).map(of);
+        let secret = endpoint.agent().job_key().zip(endpoint.peer(at).identity()).map(of);
         let Some(secret) = secret else { return Ok(Connection::Agent(None)) };
         // An invalid value was refused when the job began.
         let ports = ports_from_env().unwrap_or_default();

@@ -298,19 +298,23 @@ impl Packets {
         endpoint: &Endpoint,
         settings: impl FnOnce() -> Result<Settings, OpenError>,
     ) -> Result<Packets, OpenError> {
-        endpoint.choices().check(endpoint.agent().is_some()).map_err(OpenError::NoAgent)?;
+        endpoint
+            .choices()
+            .check(endpoint.agent().services().is_some())
+            .map_err(OpenError::NoAgent)?;
         let made = match endpoint.known_port(wire::CLIENT) {
             Ok(Some(known)) => Ok(known),
             Err(taken) => Err(taken),
             Ok(None) => {
-                let state = State::new(&settings()?, &endpoint.config(), endpoint.agent());
+                let state =
+                    State::new(&settings()?, &endpoint.config(), endpoint.agent().services());
                 endpoint.port(wire::CLIENT, || {
                     Rc::new(Shared { state: RefCell::new(state), in_upcall: Cell::new(false) })
                 })
             }
         };
         let (port, shared) = made.unwrap_or_else(|taken| panic!("{taken}"));
-        if endpoint.agent().is_some() {
+        if endpoint.agent().services().is_some() {
             port.poll_each_round();
         }
         Ok(Packets { port, shared })
@@ -423,16 +427,16 @@ impl Packets {
     /// it, it is at the agent, and a warning says so. `None` if no key is left or the agent
     /// refuses.
     pub fn counter(&self, value: u64) -> Option<Counter> {
-        let key = self.endpoint().register(8, Rights::ALL)?;
+        let key = self.endpoint().regions().register(8, Rights::ALL)?;
         let server = self.counter_server();
         let at_agent = server != Server::Host;
         let write = |word: &mut [u8]| word.copy_from_slice(&value.to_le_bytes());
         if at_agent && !self.open_at_agent(key, value, server == Server::Kernel) {
-            self.endpoint().unregister(key);
+            self.endpoint().regions().unregister(key);
             return None;
         }
         if !at_agent {
-            self.endpoint().with_region(key, write)?;
+            self.endpoint().regions().with(key, write)?;
         }
         self.with(|state| state.counters.insert(key));
         Some(Counter { key })
@@ -452,7 +456,7 @@ impl Packets {
             return false;
         }
         self.with(|state| state.counters.remove(&key));
-        self.endpoint().unregister(key);
+        self.endpoint().regions().unregister(key);
         true
     }
 
@@ -465,7 +469,7 @@ impl Packets {
         if self.port.serves(counter.key) {
             return self.value_at_agent(counter.key);
         }
-        let word = self.endpoint().with_region(counter.key, |word| word.try_into().ok());
+        let word = self.endpoint().regions().with(counter.key, |word| word.try_into().ok());
         word.flatten().map(u64::from_le_bytes)
     }
 
@@ -496,7 +500,7 @@ impl Packets {
     /// Returns the errors of [`fetch_add`](Self::fetch_add).
     pub fn fetch_add_blocking(&self, at: PeerId, counter: Counter, n: u64) -> Result<u64, OpError> {
         if let Some(before) = self.add_to_word(at, counter.key, n) {
-            self.endpoint().attend();
+            self.endpoint().waiting().attend();
             return Ok(before);
         }
         if self.is_in_kernel(at) {
@@ -515,12 +519,12 @@ impl Packets {
             word.copy_from_slice(&before.wrapping_add(n).to_le_bytes());
             Some(before)
         };
-        self.endpoint().with_region(counter.key, add).flatten()
+        self.endpoint().regions().with(counter.key, add).flatten()
     }
 
     /// Returns the server of counters that are made here from now on.
     pub fn counter_server(&self) -> Server {
-        self.endpoint().own_fetch_add()
+        self.endpoint().agent().own_fetch_add()
     }
 
     /// Returns the port, for tests that send malformed packets.

@@ -99,14 +99,14 @@ impl Edge {
     fn note_sent(&mut self, port: &Port, child: PeerId) {
         self.sent = self.sent.wrapping_add(1);
         if !self.watched {
-            self.watched = port.endpoint().expect(child);
+            self.watched = port.endpoint().peer(child).expect();
         }
     }
 
     /// Stops noticing the child's silence: it owes no credit, or is given up.
     fn unwatch(&mut self, port: &Port, child: PeerId) {
         if std::mem::take(&mut self.watched) {
-            port.endpoint().unexpect(child);
+            port.endpoint().peer(child).unexpect();
         }
     }
 
@@ -193,7 +193,7 @@ impl Group {
     /// Returns the first failed member among `ranks`.
     fn first_failed(&self, port: &Port, mut ranks: impl Iterator<Item = usize>) -> Option<Dead> {
         ranks.find_map(|rank| {
-            let failure = port.endpoint().peer_failure(self.members[rank])?;
+            let failure = port.endpoint().peer(self.members[rank]).failure()?;
             Some(Dead { rank, failure: Some(failure) })
         })
     }
@@ -564,7 +564,7 @@ impl State {
             return Err(Refusal::Dead(dead));
         }
         let peers = parents.into_iter().map(|rank| group.members[rank]);
-        Ok(peers.filter(|&peer| port.endpoint().expect(peer)).collect())
+        Ok(peers.filter(|&peer| port.endpoint().peer(peer).expect()).collect())
     }
 
     /// Handles the failure of a peer: its groups fail. A peer that closed in good order fails a
@@ -612,7 +612,7 @@ impl State {
             let rank = dead.rank as u16;
             let failed = Failed { group: number, generation, rank, ..Failed::default() };
             for (rank, &peer) in group.members.iter().enumerate() {
-                let alive = port.endpoint().peer_failure(peer).is_none();
+                let alive = port.endpoint().peer(peer).failure().is_none();
                 if rank != group.me && rank != dead.rank && alive {
                     note(post(port, peer, name(Kind::Failed, 0, 0), &failed.encode()), peer);
                 }
@@ -669,9 +669,9 @@ impl State {
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.slow.insert(rank, since);
         self.stats.slow_members += 1;
-        let who = port.endpoint().describe(group.members[rank]);
+        let who = port.endpoint().peer(group.members[rank]).describe();
         let waited = port.round().since(since).as_secs_f64();
-        let why = match port.endpoint().is_stopped(group.members[rank]) {
+        let why = match port.endpoint().peer(group.members[rank]).is_stopped() {
             true => " as its process is stopped (SIGCONT lets it go on),",
             false => "",
         };

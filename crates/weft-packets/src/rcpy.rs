@@ -221,7 +221,7 @@ impl State {
             map.addr = export.addr + page * PAGE;
             map.len = (export.len - page * PAGE).min(PAGE) as u32;
             export.mapped.insert(from);
-            export.exposed |= port.endpoint().is_direct(from);
+            export.exposed |= port.endpoint().peer(from).is_direct();
             let block = export.owned.as_ref().and_then(Kept::block);
             let new = block.filter(|_| !export.shared.contains(&from));
             if new.is_some_and(|block| port.share(from, head.key, block)) {
@@ -321,7 +321,7 @@ impl Packets {
             Bytes::from_slice(part).copy_to(into);
             Some(())
         };
-        self.endpoint().with_region(from.key, read).flatten().is_some()
+        self.endpoint().regions().with(from.key, read).flatten().is_some()
     }
 
     /// Copies `data` to `offset` of memory that a peer exports. The bytes are there when the call
@@ -335,7 +335,7 @@ impl Packets {
             if !rest.puts.is_empty() {
                 return self.port.put_parts(to, (key, offset), data, &rest.puts);
             }
-            self.endpoint().attend();
+            self.endpoint().waiting().attend();
             return Ok(());
         }
         let copy = self.expect_copy(to, rest.misses.len());
@@ -343,19 +343,21 @@ impl Packets {
             let name = name(Kind::Redirect, 0, argument);
             let sent = loop {
                 match self.try_post(to, name, &packet) {
-                    Err(OpError::Busy) => self.endpoint().wait_for(Awaits::Room(Some(to))),
+                    Err(OpError::Busy) => {
+                        self.endpoint().waiting().wait_for(Awaits::Room(Some(to)))
+                    }
                     other => break other,
                 };
             };
             sent?;
         }
         let put = self.port.put_parts(to, (key, offset), data, &rest.puts);
-        let _watch = self.endpoint().watch(to);
+        let _watch = self.endpoint().peer(to).watch();
         let result = loop {
             if let Some(result) = self.with(|state| state.outcome(copy.number)) {
                 break result;
             }
-            self.endpoint().wait_for(Awaits::Room(Some(to)));
+            self.endpoint().waiting().wait_for(Awaits::Room(Some(to)));
         };
         put.and(result)
     }
@@ -390,7 +392,7 @@ impl Packets {
                     self.endpoint().sleep(super::BUSY).await;
                 }
             }
-            let watch = self.endpoint().watch(to);
+            let watch = self.endpoint().peer(to).watch();
             let answered = poll_fn(|cx| {
                 self.with(|state| match state.outcome(copy.number) {
                     Some(result) => Poll::Ready(result),
@@ -411,7 +413,7 @@ impl Packets {
     }
 
     fn begin_rcpy(&self, to: PeerId, key: u64, offset: u64, data: &[u8]) -> Result<Rest, OpError> {
-        if let Some(failure) = self.endpoint().peer_failure(to) {
+        if let Some(failure) = self.endpoint().peer(to).failure() {
             return Err(OpError::Peer { peer: to, failure });
         }
         // No memory lies there, and the places of its parts would have no number.
@@ -484,7 +486,7 @@ impl Packets {
     pub fn unexport_blocking(&self, exported: Exported) -> Option<Vec<u8>> {
         let watched = self.begin_unexport(exported);
         while !self.with(|state| state.unmapped(exported.key)) {
-            self.endpoint().wait_for(Awaits::Packet(watched.watched.first().copied()));
+            self.endpoint().waiting().wait_for(Awaits::Packet(watched.watched.first().copied()));
         }
         drop(watched);
         self.end_unexport(exported)
@@ -501,14 +503,14 @@ impl Packets {
         let name = name(Kind::Invalidate, 0, 0);
         export.mapped.retain(|&peer| post(port, peer, name, &head.encode()).is_ok());
         let peers = export.mapped.iter().copied();
-        expecting.watched = peers.filter(|&peer| port.endpoint().expect(peer)).collect();
+        expecting.watched = peers.filter(|&peer| port.endpoint().peer(peer).expect()).collect();
         port.flush();
         expecting
     }
 
     fn end_unexport(&self, exported: Exported) -> Option<Vec<u8>> {
         let mut export = self.with(|state| state.copies.exports.remove(&exported.key))?;
-        self.endpoint().unregister(exported.key);
+        self.endpoint().regions().unregister(exported.key);
         export.owned.take().map(sys::into_vec)
     }
 }

@@ -84,22 +84,22 @@ impl Packets {
         buffer: &mut [u8],
     ) -> Result<Received, OpError> {
         // A packet that waits here is taken without a look at the network.
-        self.endpoint().attend();
-        let _watch = from.and_then(|peer| self.endpoint().watch(peer));
+        self.endpoint().waiting().attend();
+        let _watch = from.and_then(|peer| self.endpoint().peer(peer).watch());
         loop {
             // Before the peer's failure is reported, packets that it sent earlier are received.
             if let Some(result) = self.try_receive(from, number, buffer) {
                 return result;
             }
             if let Some((peer, failure)) =
-                from.and_then(|peer| Some((peer, self.endpoint().peer_failure(peer)?)))
+                from.and_then(|peer| Some((peer, self.endpoint().peer(peer).failure()?)))
             {
                 return Err(OpError::Peer { peer, failure });
             }
-            if let Some(error) = self.endpoint().end_error() {
+            if let Some(error) = self.endpoint().waiting().end_error() {
                 return Err(error);
             }
-            self.endpoint().wait_for(Awaits::Packet(from));
+            self.endpoint().waiting().wait_for(Awaits::Packet(from));
         }
     }
 

@@ -37,7 +37,7 @@ impl Packets {
             true => Ok(()),
             false => self.send_slowly(to, (number, argument), data),
         };
-        self.endpoint().attend();
+        self.endpoint().waiting().attend();
         sent
     }
 
@@ -47,7 +47,7 @@ impl Packets {
         loop {
             match self.try_post(to, name, data) {
                 Err(OpError::Busy) => {
-                    self.endpoint().wait_for(Awaits::Room(Some(to)));
+                    self.endpoint().waiting().wait_for(Awaits::Room(Some(to)));
                     self.port.keep_coalescing(to);
                 }
                 other => return other,

@@ -62,7 +62,8 @@ impl Packets {
     ) -> Option<Exported> {
         let key = weft_link::random_u64();
         // SAFETY: promised by the caller.
-        let registered = unsafe { self.endpoint().register_vanishing(key, (ptr, len), call) };
+        let registered =
+            unsafe { self.endpoint().regions().register_vanishing(key, (ptr, len), call) };
         registered.then(|| self.note_export(key, ptr as u64, len as u64))
     }
 

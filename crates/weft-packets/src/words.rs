@@ -88,7 +88,7 @@ impl State {
 
     /// Shares a counter's memory with a peer, and returns the address of the word.
     fn place_for(&mut self, port: &Port, peer: PeerId, key: u64) -> Option<u64> {
-        let is_here = self.counters.contains(&key) && port.endpoint().is_direct(peer);
+        let is_here = self.counters.contains(&key) && port.endpoint().peer(peer).is_direct();
         if !is_here || !self.words.own.contains_key(&key) && !self.move_counter(port, key) {
             return None;
         }
@@ -112,8 +112,10 @@ impl State {
                 return false;
             }
         };
-        let value =
-            port.endpoint().with_region(key, |word| word.try_into().ok().map(u64::from_le_bytes));
+        let value = port
+            .endpoint()
+            .regions()
+            .with(key, |word| word.try_into().ok().map(u64::from_le_bytes));
         let Some(value) = value.flatten() else { return false };
         memory.word(COUNT).store(value, SeqCst);
         self.words.own.insert(key, Word { memory, shared: BTreeSet::new() });
@@ -140,7 +142,7 @@ impl Packets {
             self.ask_where(at, key);
             return None;
         };
-        let addr = place.filter(|_| self.endpoint().peer_failure(at).is_none())?;
+        let addr = place.filter(|_| self.endpoint().peer(at).failure().is_none())?;
         // An addition that is done is never followed by a message, which would add once more: so
         // the mark of an ended counter is read before.
         let ended = sys::add(&self.port, at, addr.wrapping_add((ENDED - COUNT) as u64), 0);
@@ -161,7 +163,8 @@ impl Packets {
     /// Asks a peer for the place of its counter, if this process can map the peer's memory.
     fn ask_where(&self, at: PeerId, key: u64) {
         let endpoint = self.endpoint();
-        let by_memory = endpoint.fetch_add_of(at) == Server::Host && endpoint.is_direct(at);
+        let by_memory =
+            endpoint.peer(at).fetch_add() == Server::Host && endpoint.peer(at).is_direct();
         if !by_memory || self.counts(Counter { key }) {
             return;
         }

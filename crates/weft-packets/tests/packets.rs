@@ -141,7 +141,7 @@ fn counters__packets_sent_without_polls_are_counted() {
     h.until(|| h.packets[1].endpoint().stats().messages_received > 0);
     let job = format!("packets-{}", std::process::id());
     let who = weft::counters::RankId { job: job.clone(), rank: 0, size: 2 };
-    from.endpoint().publish_counters(&who).unwrap();
+    from.endpoint().counters().publish(&who).unwrap();
     // The page is written once in an interval, so that the first packets may come too early for it.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     let mut shown = 0;
@@ -500,7 +500,7 @@ fn expect__one_that_leaves_in_good_order_is_not_missed() {
     h.until(|| h.packets[1].try_receive(None, 1, &mut [0; 1]).is_some());
     // No other endpoint makes progress meanwhile.
     h.packets[0].endpoint().close(Duration::from_millis(20));
-    h.until(|| h.packets[1].endpoint().peer_failure(h.peers[1][0]).is_some());
+    h.until(|| h.packets[1].endpoint().peer(h.peers[1][0]).failure().is_some());
     let after = group.expect(0).unwrap();
     drop((before, after));
     assert_eq!(group.failed(), None);
@@ -580,7 +580,7 @@ fn rcpy__into_memory_of_which_each_export_is_mapped_anew() {
     let hosts = hosts("shm", 2, &Config::default());
     let (a, b, to) = (&hosts.packets[0], &hosts.packets[1], hosts.peers[0][1]);
     let mapped = || {
-        let counters = a.endpoint().link_counters();
+        let counters = a.endpoint().counters().links();
         counters.iter().find(|c| c.1 == "shm_mapped").map_or(0, |c| c.2)
     };
     for round in 0..20 {
@@ -656,7 +656,7 @@ fn trusting(name: &'static str) -> (u32, Option<OpError>) {
         heard.set(heard.get() + 1);
     });
     let (from, to, back) = (&h.packets[0], h.peers[0][1], h.peers[1][0]);
-    let ended = || h.packets[1].endpoint().peer_failure(back).is_some();
+    let ended = || h.packets[1].endpoint().peer(back).failure().is_some();
     let mut error = None;
     for n in 0..3000u32 {
         error = loop {
@@ -669,12 +669,12 @@ fn trusting(name: &'static str) -> (u32, Option<OpError>) {
             break;
         }
     }
-    h.until(|| got.get() == 3000 || ended() || from.endpoint().peer_failure(to).is_some());
+    h.until(|| got.get() == 3000 || ended() || from.endpoint().peer(to).failure().is_some());
     for packets in &h.packets {
         let stats = packets.endpoint().stats();
         assert_eq!((stats.retransmitted, stats.held, stats.timeouts), (0, 0, 0));
     }
-    let failure = from.endpoint().peer_failure(to);
+    let failure = from.endpoint().peer(to).failure();
     (got.get(), error.or(failure.map(|failure| OpError::Peer { peer: to, failure })))
 }
 
@@ -691,7 +691,7 @@ fn choose__one_peer_before_the_session_begins() {
     let h = hosts("udp", 2, &Config::default());
     let choices = Choices { mtu: 1024, reliability: Reliability::GoBackN, ..Choices::default() };
     let to = h.peers[0][1];
-    h.packets[0].endpoint().choose(to, &choices).unwrap();
+    h.packets[0].endpoint().peer(to).choose(&choices).unwrap();
     assert_eq!(h.packets[0].packet_max(to), 1024 - 32);
     let got = Rc::new(Cell::new(false));
     let heard = Rc::clone(&got);
@@ -699,10 +699,10 @@ fn choose__one_peer_before_the_session_begins() {
     h.packets[0].try_send(to, 0, 0, &[1; 992]).unwrap();
     h.until(|| got.get());
     let other = Choices { mtu: 2048, ..choices };
-    assert_eq!(h.packets[0].endpoint().choose(to, &other), Err(ChoiceError::Begun));
-    assert_eq!(h.packets[0].endpoint().choose(to, &choices), Ok(()), "as it is");
+    assert_eq!(h.packets[0].endpoint().peer(to).choose(&other), Err(ChoiceError::Begun));
+    assert_eq!(h.packets[0].endpoint().peer(to).choose(&choices), Ok(()), "as it is");
     let agent = Choices { reliability: Reliability::Agent, ..choices };
-    let refused = h.packets[0].endpoint().choose(to, &agent).unwrap_err();
+    let refused = h.packets[0].endpoint().peer(to).choose(&agent).unwrap_err();
     assert_eq!(refused, ChoiceError::NoAgent(NoAgent { setting: "reliability", value: "agent" }));
 }
 
@@ -710,20 +710,22 @@ fn choose__one_peer_before_the_session_begins() {
 fn choose__one_part_after_the_other() {
     let h = hosts("udp", 2, &Config { mtu: 4096, ..Config::default() });
     let (packets, to) = (&h.packets[0], h.peers[0][1]);
-    let before = packets.endpoint().chosen(to).unwrap();
+    let before = packets.endpoint().peer(to).choices().unwrap();
     assert_eq!(before, packets.endpoint().choices());
     packets
         .endpoint()
-        .choose(to, &Choices { reliability: Reliability::GoBackN, ..before })
+        .peer(to)
+        .choose(&Choices { reliability: Reliability::GoBackN, ..before })
         .unwrap();
     packets
         .endpoint()
-        .choose(to, &Choices { mtu: 1024, ..packets.endpoint().chosen(to).unwrap() })
+        .peer(to)
+        .choose(&Choices { mtu: 1024, ..packets.endpoint().peer(to).choices().unwrap() })
         .unwrap();
-    let chosen = packets.endpoint().chosen(to).unwrap();
+    let chosen = packets.endpoint().peer(to).choices().unwrap();
     assert_eq!((chosen.reliability, chosen.mtu), (Reliability::GoBackN, 1024));
     assert_eq!(packets.endpoint().choices(), before, "others are chosen for as before");
-    assert_eq!(packets.endpoint().chosen(PeerId(77)), None);
+    assert_eq!(packets.endpoint().peer(PeerId(77)).choices(), None);
 }
 
 #[test]
@@ -735,7 +737,7 @@ fn choose__what_holds_for_a_job_is_not_taken_for_a_peer() {
         (Choices { receipt: Receipt::Polling, ..job }, "receipt"),
         (Choices { multicast: Place::Agent, ..job }, "multicast"),
     ] {
-        let refused = packets.endpoint().choose(to, &choices).unwrap_err();
+        let refused = packets.endpoint().peer(to).choose(&choices).unwrap_err();
         assert_eq!(refused, ChoiceError::NotForPeer { setting });
         let said = refused.to_string();
         assert!(said.contains(&format!("WEFT_{}", setting.to_uppercase())), "{said}");
@@ -746,9 +748,12 @@ impl Hosts {
     /// Chooses a transfer at `a` for `b`; other choices stay.
     fn transfer(&self, a: usize, b: usize, transfer: Transfer) {
         let (packets, peer) = (&self.packets[a], self.peers[a][b]);
-        let before = packets.endpoint().chosen(peer).unwrap();
-        packets.endpoint().choose(peer, &Choices { transfer, ..before }).unwrap();
-        assert_eq!(packets.endpoint().chosen(peer).unwrap(), Choices { transfer, ..before });
+        let before = packets.endpoint().peer(peer).choices().unwrap();
+        packets.endpoint().peer(peer).choose(&Choices { transfer, ..before }).unwrap();
+        assert_eq!(
+            packets.endpoint().peer(peer).choices().unwrap(),
+            Choices { transfer, ..before }
+        );
     }
 
     /// Returns the bytes that two hosts have copied directly.
@@ -921,8 +926,8 @@ fn exceptions__hold_for_a_peer_that_gives_its_rank() {
             let sent = async { assert!(send.await.0.is_ok()) };
             h.run(vec![Box::pin(receive), Box::pin(sent)], || true);
         }
-        let theirs = h.packets[2].endpoint().chosen(source.get().unwrap()).unwrap();
-        for chosen in [from.endpoint().chosen(peer).unwrap(), theirs] {
+        let theirs = h.packets[2].endpoint().peer(source.get().unwrap()).choices().unwrap();
+        for chosen in [from.endpoint().peer(peer).choices().unwrap(), theirs] {
             assert_eq!((chosen.reliability, chosen.mtu), wanted, "rank {rank}");
         }
         let now = to.stats().packets_received;
@@ -937,7 +942,7 @@ fn choose__the_place_of_fetch_and_add_needs_an_agent_or_none() {
     let own = h.packets[0].endpoint().connect(&h.packets[0].endpoint().address()).unwrap();
     let by_agent = |peer| {
         let choices = Choices { fetch_add: Server::Agent, ..Choices::default() };
-        h.packets[0].endpoint().choose(peer, &choices)
+        h.packets[0].endpoint().peer(peer).choose(&choices)
     };
     assert_eq!(by_agent(h.peers[0][1]), Err(ChoiceError::PastAgent));
     assert_eq!(
@@ -948,7 +953,7 @@ fn choose__the_place_of_fetch_and_add_needs_an_agent_or_none() {
     // A rank does not know if a peer over a network has an agent.
     let h = hosts("udp", 2, &Config::default());
     let choices = Choices { fetch_add: Server::Agent, ..Choices::default() };
-    assert_eq!(h.packets[0].endpoint().choose(h.peers[0][1], &choices), Ok(()));
+    assert_eq!(h.packets[0].endpoint().peer(h.peers[0][1]).choose(&choices), Ok(()));
     let counter = h.packets[1].counter(5).unwrap();
     let adding = async {
         assert_eq!(h.packets[0].fetch_add(h.peers[0][1], counter, 2).await, Ok(5));

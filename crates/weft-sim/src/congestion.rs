@@ -111,7 +111,7 @@ fn incast_of(config: &SimConfig, load: Load) -> Result<(String, Row, Report), Fa
     let rates: Vec<u64> = ends.iter().map(|&end| bytes * 1000 / end.max(1)).collect();
     let (resent, timeouts) = senders.borrow().iter().fold((0, 0), |(resent, timeouts), e| {
         let stats = e.stats();
-        let counters = e.link_counters();
+        let counters = e.counters().links();
         let of = |name| counters.iter().find(|c| c.1 == name).map_or(0, |c| c.2);
         let (again, late) = (of(served::RESENT), of(served::TIMEOUTS));
         (resent + stats.retransmitted + again, timeouts + stats.timeouts + late)

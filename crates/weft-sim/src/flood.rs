@@ -63,7 +63,7 @@ async fn receive(env: Env, shared: Rc<Shared>, flood: Flood) {
 
 /// Checks that no memory for unexpected messages is in use once all messages were received.
 pub(crate) fn check_room(env: &Env, shared: &Shared) {
-    let bytes = env.endpoint.unexpected_bytes();
+    let bytes = env.endpoint.counters().unexpected_bytes();
     if bytes > 0 && shared.plan.mortal().is_empty() {
         let mut checker = shared.checker.borrow_mut();
         checker.violation(|| format!("host {}: {bytes} bytes of room are not back", env.host));

@@ -35,7 +35,7 @@ const STARTED_MS: u32 = 1000;
 /// Registers this host's region, and publishes its key.
 pub(crate) fn register(env: &Env, shared: &Shared) {
     let len = area(&shared.plan.remotes, u32::MAX, me(env));
-    match env.endpoint.register(len, Rights::ALL) {
+    match env.endpoint.regions().register(len, Rights::ALL) {
         Some(key) => drop(shared.keys.borrow_mut().insert(me(env), (key, len))),
         None => shared.checker.borrow_mut().violation(|| "no room for a region".into()),
     }

@@ -239,7 +239,7 @@ impl Host for Machine {
         }
         let agent = self.agent.as_ref().and_then(|agent| agent.borrow().next_timeout());
         let still = self.still_until().or(self.busy.until());
-        let rank = still.or_else(|| self.endpoint.next_timeout());
+        let rank = still.or_else(|| self.endpoint.waiting().next_timeout());
         let rank = rank.filter(|&at| at != Instant::FAR);
         rank.into_iter().chain(agent).min()
     }
@@ -345,7 +345,7 @@ impl Sim {
             }
             let endpoint =
                 Endpoint::with_links(settings.clone(), me, Clock::Virtual(at.clock.cell()), links);
-            services.into_iter().for_each(|services| endpoint.served_by(services));
+            services.into_iter().for_each(|services| endpoint.agent().serve(services));
             let (notes, left) = (Notes::clone(&notes), Rc::new(Cell::new(false)));
             let busy = Rc::<Busy>::default();
             let machine = Machine {

@@ -206,7 +206,7 @@ fn choose(env: &Env, shared: &Shared) {
         mine.iter().try_for_each(|c| {
             let (transfer, reliability, mtu) = (c.transfer, c.reliability, c.mtu);
             let choices = Choices { transfer, reliability, mtu, ..packets.endpoint().choices() };
-            match packets.endpoint().choose(peer(env, c.peer), &choices) {
+            match packets.endpoint().peer(peer(env, c.peer)).choose(&choices) {
                 Ok(()) | Err(ChoiceError::Begun) => Ok(()),
                 Err(error) => Err(error.to_string()),
             }
@@ -261,7 +261,7 @@ async fn send_actives(env: Env, shared: Rc<Shared>) {
         let (lane, peer) = (active_lane(me(&env), dst), peer(&env, dst));
         let (index, data) = shared.checker.borrow_mut().send_posted(lane, len);
         let result = loop {
-            match env.endpoint.send_active(peer, HANDLER, index as u32, &data) {
+            match env.endpoint.active().send(peer, HANDLER, index as u32, &data) {
                 Err(OpError::Busy) => env.sleep(10_000).await,
                 other => break other,
             }
@@ -281,7 +281,7 @@ async fn handle_actives(env: Env, shared: Rc<Shared>) {
     let (host, count, waker) = (me(&env), Rc::clone(&left), Rc::clone(&waiting));
     let checker = Rc::clone(&shared.checker);
     let ticket = checker.borrow_mut().posted(host, format!("{} active messages", left.get()));
-    env.endpoint.handle(HANDLER, move |_, ActiveMessage { source, argument, data }| {
+    env.endpoint.active().handle(HANDLER, move |_, ActiveMessage { source, argument, data }| {
         let mut checker = checker.borrow_mut();
         let Some(&src) = sources.get(&source) else {
             return checker.violation(|| format!("host {host}: active message from {source}"));

@@ -9,7 +9,7 @@ fn keys(seed: u64) -> Vec<[u64; 2]> {
     let sim = Sim::new("keys", SimConfig::new(3, seed));
     let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
     let keys = sim.results(|env| async move {
-        [8, 9].map(|len| env.endpoint.register(len, Rights::ALL).expect("a key is left"))
+        [8, 9].map(|len| env.endpoint.regions().register(len, Rights::ALL).expect("a key is left"))
     });
     keys.unwrap_or_else(|failure| panic!("{failure}"))
 }

@@ -35,7 +35,7 @@ type Key = Rc<RefCell<Option<u64>>>;
 async fn work(env: &Env, key: &Key) -> OpError {
     let peer = env.peer(1 - env.host);
     if env.host == 1 {
-        *key.borrow_mut() = env.endpoint.register(100_000, Rights::ALL);
+        *key.borrow_mut() = env.endpoint.regions().register(100_000, Rights::ALL);
     }
     for round in 0.. {
         let result = match env.host {
@@ -158,7 +158,7 @@ fn make_good(served: bool) {
                 async move {
                     let peer = env.peer(1 - env.host);
                     if env.host == 1 {
-                        *key.borrow_mut() = env.endpoint.register(100_000, Rights::ALL);
+                        *key.borrow_mut() = env.endpoint.regions().register(100_000, Rights::ALL);
                     }
                     for round in 0..20 {
                         let result = match env.host {
@@ -192,7 +192,7 @@ fn rounds_pass(
         async move {
             let peer = env.peer(1 - env.host);
             if env.host == 1 {
-                *key.borrow_mut() = env.endpoint.register(100_000, Rights::ALL);
+                *key.borrow_mut() = env.endpoint.regions().register(100_000, Rights::ALL);
             }
             for round in 0.. {
                 // The sender announces the last round before it is received.

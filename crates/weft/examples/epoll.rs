@@ -15,12 +15,12 @@ const INPUT: u64 = 1;
 /// Sleeps until there is something to do. True if there is input.
 fn sleep(epoll: BorrowedFd<'_>, endpoint: &Endpoint) -> rustix::io::Result<bool> {
     // A packet arrived in between: do not sleep.
-    if !endpoint.prepare_wait() {
+    if !endpoint.waiting().prepare() {
         return Ok(false);
     }
     let mut events = Vec::with_capacity(2);
     let woken = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), None);
-    endpoint.finish_wait();
+    endpoint.waiting().finish();
     match woken {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(e) => return Err(e),
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut queue = CompletionQueue::new(endpoint);
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let (events, key) = (epoll::EventFlags::IN, epoll::EventData::new_u64);
-    let fd = endpoint.wait_fd().ok_or("the system gives no descriptor to wait on")?;
+    let fd = endpoint.waiting().fd().ok_or("the system gives no descriptor to wait on")?;
     epoll::add(&epoll, fd, key(ENDPOINT), events)?;
     let others: Vec<_> = (1..world.size()).map(|r| world.peer(r)).collect::<Result<_, _>>()?;
     if world.rank() == 0 {

@@ -53,7 +53,7 @@ fn main() {
         for ((name, _), value) in weft::Stats::NAMES.iter().zip(values).filter(|(_, v)| *v > 0) {
             println!("rank {rank} {name} {value}");
         }
-        for (link, name, value) in ep.link_counters().into_iter().filter(|c| c.2 > 0) {
+        for (link, name, value) in ep.counters().links().into_iter().filter(|c| c.2 > 0) {
             println!("rank {rank} {link} {name} {value}");
         }
     }

@@ -31,7 +31,7 @@ async fn turn(ep: &Endpoint, peer: PeerId, sends: bool, n: usize, free: &mut Vec
 fn counters(ep: &Endpoint) -> Vec<(String, u64)> {
     let names = weft::Stats::NAMES.iter().map(|(name, _)| name.to_string());
     let mut all: Vec<_> = names.zip(ep.stats().values()).collect();
-    for (link, name, value) in ep.link_counters() {
+    for (link, name, value) in ep.counters().links() {
         all.push((format!("{link}.{name}"), value));
     }
     all

@@ -11,7 +11,7 @@ use weft_core::{Config, LinkCaps, Reliability};
 /// A choice of each part. Each part is a setting of its own, `WEFT_` and the field's name in upper
 /// case, for a whole job. The same settings choose transfer, reliability, maximum transfer unit and
 /// the server of fetch-and-add for some ranks ([`exception`](weft_core::exception));
-/// [`Endpoint::choose`](crate::Endpoint::choose) chooses them for one peer.
+/// [`Peer::choose`](crate::endpoint::Peer::choose) chooses them for one peer.
 ///
 /// ```no_run
 /// use weft::choices::Transfer;
@@ -19,9 +19,9 @@ use weft_core::{Config, LinkCaps, Reliability};
 ///
 /// let job = weft::Job::init()?;
 /// let (endpoint, peer) = (job.endpoint(), job.world().peer(0)?);
-/// let before = endpoint.chosen(peer).ok_or("no such peer")?;
+/// let before = endpoint.peer(peer).choices().ok_or("no such peer")?;
 /// // Shorter packets to rank 0, gathered from the program's memory; the other parts stay.
-/// endpoint.choose(peer, &Choices { mtu: 2048, transfer: Transfer::Gather, ..before })?;
+/// endpoint.peer(peer).choose(&Choices { mtu: 2048, transfer: Transfer::Gather, ..before })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

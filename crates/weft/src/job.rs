@@ -292,8 +292,8 @@ pub(crate) fn open_locked(
     tell(&failed, links.auto, config.rank);
     let endpoint = Endpoint::with_links(config, id, clock, open.into_iter().chain(own).collect());
     endpoint.calibrate(Calibration::in_use());
-    endpoint.in_job(&job_key);
-    services.into_iter().for_each(|services| endpoint.served_by(services));
+    endpoint.agent().set_job_key(&job_key);
+    services.into_iter().for_each(|services| endpoint.agent().serve(services));
     Ok(endpoint)
 }
 
@@ -415,7 +415,7 @@ pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
         log::info!("no packet sockets (they need CAP_NET_RAW): messages between hosts go over UDP");
     }
     let who = RankId { job: boot.job_id(), rank: boot.rank(), size: boot.size() };
-    if let Err(e) = endpoint.publish_counters(&who) {
+    if let Err(e) = endpoint.counters().publish(&who) {
         weft_link::warn!("`weft top` will not see this rank: {e}");
     }
     let kind = packet_from_env()?.kind;
@@ -531,7 +531,7 @@ impl Job {
     /// Returns the services of this host's agent besides messages (fetch-and-add and multicast in
     /// place of this rank), if an agent serves it.
     pub fn agent(&self) -> Option<ServicesHandle> {
-        self.endpoint().agent()
+        self.endpoint().agent().services()
     }
 
     /// Returns the name of the launcher of this process.

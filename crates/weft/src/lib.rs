@@ -67,7 +67,7 @@
 //! | receive whichever message comes first | [`Group::recv_any`], [`CompletionQueue`] |
 //! | read and write memory of other ranks | [`Endpoint`] |
 //! | use many threads, or a watchdog while I compute | [`SharedJob`], [`SharedEndpoint`] |
-//! | sleep in an `epoll` of my own | [`Endpoint::wait_fd`] |
+//! | sleep in an `epoll` of my own | [`endpoint::Waiting::fd`] |
 //! | have no launcher | [`job::open_endpoint`], [`Config`], [`Links`], [`Address`] |
 //! | find endpoints by name on all hosts | [`names`] |
 //! | choose transfer, reliability or MTU for one peer | [`Choices`] |

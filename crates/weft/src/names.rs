@@ -9,16 +9,16 @@
 //! ```no_run
 //! use std::time::Duration;
 //! use weft::job::{open_endpoint, Links};
-//! use weft::names::{Name, Names};
+//! use weft::names::{claim_of, connect_all, Name, Names};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let endpoint = open_endpoint(weft::Config::default(), Links::AUTO, [7; 32])?;
 //! let mut names = Names::connect()?;
 //! let worker: Name = "worker:3".parse()?;
-//! names.claim(&endpoint.name(&worker)?)?;
+//! names.claim(&claim_of(&endpoint, &worker)?)?;
 //! // All four of them, by their instances.
 //! let all: Name = "worker:0-3".parse()?;
-//! let peers = endpoint.connect_names(&mut names, &all, 4, Duration::from_secs(60))?;
+//! let peers = connect_all(&endpoint, &mut names, &all, 4, Duration::from_secs(60))?;
 //! endpoint.send_blocking(peers[0], 1, b"hello")?;
 //! # Ok(())
 //! # }
@@ -62,7 +62,7 @@ impl fmt::Display for NameError {
             NameError::NoEndpoint(name) => write!(
                 f,
                 "the owner of {name} has no endpoint with a UDP address: it claims the name by \
-                 `Endpoint::name`"
+                 `weft::names::claim_of`"
             ),
             NameError::NoAddress => {
                 f.write_str("the endpoint has no UDP address: allow the link udp (WEFT_LINK)")
@@ -86,62 +86,59 @@ fn address_of(binding: &Binding) -> Option<Address> {
     Some(Address { endpoint: EndpointId(claim.endpoint), udp, ..Address::default() })
 }
 
-impl Endpoint {
-    /// Returns a claim of a name that leads to this endpoint.
-    ///
-    /// # Errors
-    /// The endpoint has no UDP address.
-    pub fn name(&self, name: &Name) -> Result<Spec, NameError> {
-        let address = self.address();
-        let udp = address.udp.first().ok_or(NameError::NoAddress)?;
-        Ok(Spec::new(name).endpoint(address.endpoint.0).address(*udp))
-    }
+/// Returns a claim of a name that leads to an endpoint.
+///
+/// # Errors
+/// The endpoint has no UDP address.
+pub fn claim_of(endpoint: &Endpoint, name: &Name) -> Result<Spec, NameError> {
+    let address = endpoint.address();
+    let udp = address.udp.first().ok_or(NameError::NoAddress)?;
+    Ok(Spec::new(name).endpoint(address.endpoint.0).address(*udp))
+}
 
-    fn connect_binding(&self, binding: &Binding) -> Result<PeerId, NameError> {
-        let owner = EndpointId(binding.name.endpoint);
-        // A look-up before each message finds a peer that is known: the addresses, which take most
-        // of the time to gather, are not needed then.
-        if let Some(peer) = self.find_peer(owner) {
-            return Ok(peer);
-        }
-        if owner == self.id() {
-            return self.connect(&self.address()).map_err(NameError::Connect);
-        }
-        let address =
-            address_of(binding).ok_or_else(|| NameError::NoEndpoint(Name::of(binding)))?;
-        self.connect(&address).map_err(NameError::Connect)
+fn connect_binding(endpoint: &Endpoint, binding: &Binding) -> Result<PeerId, NameError> {
+    let owner = EndpointId(binding.name.endpoint);
+    // A look-up before each message finds a peer that is known: the addresses, which take most
+    // of the time to gather, are not needed then.
+    if let Some(peer) = endpoint.find_peer(owner) {
+        return Ok(peer);
     }
+    if owner == endpoint.id() {
+        return endpoint.connect(&endpoint.address()).map_err(NameError::Connect);
+    }
+    let address = address_of(binding).ok_or_else(|| NameError::NoEndpoint(Name::of(binding)))?;
+    endpoint.connect(&address).map_err(NameError::Connect)
+}
 
-    /// Makes a peer of an owner of a name. After the first look-up of a type this takes no message;
-    /// those to the peer then cost as much as to a peer by address.
-    ///
-    /// # Errors
-    /// Nobody has the name, its owner has no endpoint, or the agent does not answer.
-    pub fn connect_name(
-        &self,
-        names: &mut Names,
-        name: &Name,
-        pick: Pick,
-    ) -> Result<PeerId, NameError> {
-        let found = names.resolve(name, pick)?;
-        let binding = found.ok_or_else(|| NameError::Nobody(name.clone()))?;
-        self.connect_binding(binding)
-    }
+/// Makes a peer of an owner of a name. After the first look-up of a type this takes no message;
+/// those to the peer then cost as much as to a peer by address.
+///
+/// # Errors
+/// Nobody has the name, its owner has no endpoint, or the agent does not answer.
+pub fn connect(
+    endpoint: &Endpoint,
+    names: &mut Names,
+    name: &Name,
+    pick: Pick,
+) -> Result<PeerId, NameError> {
+    let found = names.resolve(name, pick)?;
+    let binding = found.ok_or_else(|| NameError::Nobody(name.clone()))?;
+    connect_binding(endpoint, binding)
+}
 
-    /// Waits until a name has so many owners, and makes peers of all, in the order of their
-    /// instances. An endpoint with the name is among its own peers.
-    ///
-    /// # Errors
-    /// The owners are not there in time, one of them has no endpoint, or the agent does not answer.
-    pub fn connect_names(
-        &self,
-        names: &mut Names,
-        name: &Name,
-        count: usize,
-        limit: Duration,
-    ) -> Result<Vec<PeerId>, NameError> {
-        let mut found = names.wait(name, count, limit)?;
-        found.sort_by_key(|b| (b.name.lower, b.id));
-        found.iter().map(|binding| self.connect_binding(binding)).collect()
-    }
+/// Waits until a name has so many owners, and makes peers of all, in the order of their
+/// instances. An endpoint that has the name is among its own peers.
+///
+/// # Errors
+/// The owners are not there in time, one of them has no endpoint, or the agent does not answer.
+pub fn connect_all(
+    endpoint: &Endpoint,
+    names: &mut Names,
+    name: &Name,
+    count: usize,
+    limit: Duration,
+) -> Result<Vec<PeerId>, NameError> {
+    let mut found = names.wait(name, count, limit)?;
+    found.sort_by_key(|b| (b.name.lower, b.id));
+    found.iter().map(|binding| connect_binding(endpoint, binding)).collect()
 }

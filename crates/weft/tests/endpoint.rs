@@ -154,7 +154,9 @@ fn send__after_a_pause_is_timed_from_its_start() {
         let recv = p.b.recv(Some(p.to_a), 1, 0, vec![0; len]);
         p.run(p.a.send(p.to_b, 1, vec![0; len]), recv).1 .0.unwrap();
         // No timer is due within the next 100 ms.
-        let soon = |ep: &Endpoint| ep.next_timeout().is_some_and(|t| t.0 < at.get() + 100_000_000);
+        let soon = |ep: &Endpoint| {
+            ep.waiting().next_timeout().is_some_and(|t| t.0 < at.get() + 100_000_000)
+        };
         while soon(&p.a) || soon(&p.b) {
             at.set(at.get() + 100_000);
             p.a.progress();
@@ -165,7 +167,7 @@ fn send__after_a_pause_is_timed_from_its_start() {
             8 => p.a.send_blocking(p.to_b, 2, &[0; 8]).map(|()| None).unwrap(),
             _ => Some(p.a.send(p.to_b, 2, vec![0; len])),
         };
-        let due = p.a.next_timeout().unwrap();
+        let due = p.a.waiting().next_timeout().unwrap();
         assert!(due.0 > at.get(), "{len} B: retransmitted at {due:?}, it is {}", at.get());
     }
 }
@@ -179,7 +181,7 @@ fn inject__a_row_leaves_in_trains_and_its_end_with_the_next_look() {
     let tags = Cell::new(0_u64);
     let inject = |count: u64| {
         for tag in (tags.get()..).take(count as usize) {
-            p.a.inject(p.to_b, tag, &bytes(tag, 16), None, false).unwrap();
+            p.a.posted().inject(p.to_b, tag, &bytes(tag, 16), None, false).unwrap();
         }
         tags.set(tags.get() + count);
     };
@@ -194,7 +196,7 @@ fn inject__a_row_leaves_in_trains_and_its_end_with_the_next_look() {
         }
         received.set(received.get() + count);
     };
-    let sent = || p.a.link_counters().iter().find(|c| c.1 == "sent").unwrap().2;
+    let sent = || p.a.counters().links().iter().find(|c| c.1 == "sent").unwrap().2;
     // Open the connection, and grow the window beyond a burst.
     for _ in 0..40 {
         inject(200);
@@ -209,7 +211,7 @@ fn inject__a_row_leaves_in_trains_and_its_end_with_the_next_look() {
     assert_eq!(sent() - before, 81);
     inject(5);
     assert_eq!(sent() - before, 81);
-    assert!(!p.a.prepare_wait(), "nobody sleeps on them");
+    assert!(!p.a.waiting().prepare(), "nobody sleeps on them");
     p.a.progress();
     assert_eq!(sent() - before, 86);
     inject(1);
@@ -244,11 +246,11 @@ fn recv__cancelled_by_drop_leaves_the_message_to_the_next() {
 fn remote_memory__put_get_atomic_bounds() {
     for (name, p) in subjects(&Config::default()) {
         let len = 1 << 20;
-        let key = p.b.register(len, Rights::ALL).unwrap();
+        let key = p.b.regions().register(len, Rights::ALL).unwrap();
         let data = bytes(9, len - 8);
         let (put, ()) = p.run(p.a.put(p.to_b, key, 8, data.clone()), async {});
         assert_eq!(put.0.unwrap().len, len - 8, "{name}");
-        p.b.with_region(key, |m| assert!(m[8..] == data[..])).unwrap();
+        p.b.regions().with(key, |m| assert!(m[8..] == data[..])).unwrap();
         let (get, ()) = p.run(p.a.get(p.to_b, key, 8, vec![0; len - 8]), async {});
         assert!(get.1 == data, "{name}");
         for i in 0..3 {
@@ -292,12 +294,12 @@ fn active_message__runs_its_handler_and_may_answer() {
     for (_, p) in subjects(&Config::default()) {
         let got = Rc::new(RefCell::new(Vec::new()));
         let seen = got.clone();
-        p.a.handle(2, move |_, m| seen.borrow_mut().push((m.argument, m.data)));
+        p.a.active().handle(2, move |_, m| seen.borrow_mut().push((m.argument, m.data)));
         let back = p.to_a;
-        p.b.handle(1, move |ep, m| {
-            ep.send_active(back, 2, m.argument + 1, &m.data[1..]).unwrap();
+        p.b.active().handle(1, move |ep, m| {
+            ep.active().send(back, 2, m.argument + 1, &m.data[1..]).unwrap();
         });
-        p.a.send_active(p.to_b, 1, 41, &bytes(1, 20_000)).unwrap();
+        p.a.active().send(p.to_b, 1, 41, &bytes(1, 20_000)).unwrap();
         p.run(
             async {
                 while got.borrow().is_empty() {
@@ -377,11 +379,11 @@ fn recv_blocking__a_handler_that_panics_meanwhile_leaves_nothing_awaited() {
     }
     b.recv_blocking(Some(to_a), 2, 0, &mut [0; 5]).unwrap();
     let first = Cell::new(true);
-    b.handle_at_once(9, move |_, _, _| {
+    b.active().handle_at_once(9, move |_, _, _| {
         assert!(!first.replace(false), "a fault of the handler");
         None
     });
-    a.send_active(to_b, 9, 0, b"x").unwrap();
+    a.active().send(to_b, 9, 0, b"x").unwrap();
     a.progress();
     let waits = || b.recv_blocking(Some(to_a), 1, 0, &mut [0; 8]);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(waits)).is_err());
@@ -402,9 +404,9 @@ fn counters__sends_without_polls_are_counted() {
     pair.run(pair.a.send(pair.to_b, 1, vec![1]), recv).0 .0.unwrap();
     let job = format!("sends-{}", std::process::id());
     let who = weft::counters::RankId { job: job.clone(), rank: 0, size: 2 };
-    pair.a.publish_counters(&who).unwrap();
+    pair.a.counters().publish(&who).unwrap();
     for _ in 0..100 {
-        pair.a.inject(pair.to_b, 2, &[2], None, false).unwrap();
+        pair.a.posted().inject(pair.to_b, 2, &[2], None, false).unwrap();
     }
     let all = weft::counters::scan().unwrap();
     let sent = all.iter().find(|s| s.job == job).unwrap().get("messages_sent");

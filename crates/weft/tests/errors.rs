@@ -63,7 +63,7 @@ fn explain__of_a_process_that_ended_names_rank_link_and_process() {
     // A later operation gets the same error.
     let later = a.block_on(world.send(1, 3, vec![1])).unwrap_err();
     assert_has(&format!("{later:?}"), &wanted);
-    assert_has(&a.describe(to_b), &wanted[..2]);
+    assert_has(&a.peer(to_b).describe(), &wanted[..2]);
 }
 
 #[test]

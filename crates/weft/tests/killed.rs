@@ -36,7 +36,7 @@ fn open(links: &str) -> Endpoint {
 /// Returns the packets and copies of the links so far.
 fn moved(endpoint: &Endpoint) -> u64 {
     let names = ["shm_direct", "shm_sent", "shm_received", "sent", "received"];
-    let all = endpoint.link_counters();
+    let all = endpoint.counters().links();
     all.iter().filter(|(_, name, _)| names.contains(name)).map(|(_, _, value)| value).sum()
 }
 
@@ -161,7 +161,7 @@ fn die_midway(links: &str, way: &str) -> bool {
         let (fds, segments) = held();
         (fds <= before.0 + spare && segments == before.1).then_some(())
     });
-    assert_eq!(endpoint.queued(peer), 0);
+    assert_eq!(endpoint.peer(peer).queued(), 0);
     true
 }
 

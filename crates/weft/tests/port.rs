@@ -165,12 +165,12 @@ fn arrived__what_is_kept_holds_back_its_senders_credit() {
         // Messages for others go on meanwhile.
         let heard = Rc::new(Cell::new(false));
         let hears = Rc::clone(&heard);
-        p.a.0.handle(3, move |_, _| hears.set(true));
-        p.b.0.send_active(p.to_a, 3, 0, &[]).unwrap();
+        p.a.0.active().handle(3, move |_, _| hears.set(true));
+        p.b.0.active().send(p.to_a, 3, 0, &[]).unwrap();
         p.until(|| heard.get());
         p.b.2.releases.set(true);
         p.b.2.kept.take().into_iter().for_each(|message| p.b.1.release(message));
-        p.until(|| p.a.0.queued(p.to_b) == 0);
+        p.until(|| p.a.0.peer(p.to_b).queued() == 0);
         p.until(|| send().is_ok());
     }
 }
@@ -222,7 +222,7 @@ fn client__is_called_for_time_events_failures_and_atomics() {
     keeper.news.set(true);
     p.until(|| keeper.polled.get() == 1);
     // A word that the client serves.
-    let key = endpoint.register(8, weft::Rights::ALL).unwrap();
+    let key = endpoint.regions().register(8, weft::Rights::ALL).unwrap();
     port.serve(key);
     assert!(port.serves(key));
     for before in [0, 5] {

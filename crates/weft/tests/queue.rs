@@ -123,7 +123,7 @@ fn wait_fd__wakes_the_callers_own_epoll() {
     let asleep = AtomicU8::new(0);
     let sleeper = |endpoint: &Endpoint, peer, _: &Meeting| {
         let own = epoll::create(CreateFlags::CLOEXEC).unwrap();
-        let fd = endpoint.wait_fd().unwrap();
+        let fd = endpoint.waiting().fd().unwrap();
         epoll::add(&own, fd, EventData::new_u64(ENDPOINT), EventFlags::IN).unwrap();
         let (read, write) = rustix::pipe::pipe().unwrap();
         epoll::add(&own, &read, EventData::new_u64(OTHER), EventFlags::IN).unwrap();
@@ -142,24 +142,24 @@ fn wait_fd__wakes_the_callers_own_epoll() {
                 if let Some(done) = queue.poll() {
                     break done;
                 }
-                if !endpoint.prepare_wait() {
+                if !endpoint.waiting().prepare() {
                     continue;
                 }
                 // The message comes only after this side is about to sleep.
                 asleep.store(round + 1, Ordering::Release);
                 let woken = sleep(LONG);
-                endpoint.finish_wait();
+                endpoint.waiting().finish();
                 assert_eq!(woken, [ENDPOINT], "round {round}");
             };
             assert_eq!((got.result.map(|s| s.len), got.buffer), (Ok(1), vec![round]));
         }
         // The other descriptor wakes the sleeper too, and is reported as the cause.
-        while !endpoint.prepare_wait() {
+        while !endpoint.waiting().prepare() {
             endpoint.progress();
         }
         rustix::io::write(&write, &[1]).unwrap();
         assert!(sleep(LONG).contains(&OTHER));
-        endpoint.finish_wait();
+        endpoint.waiting().finish();
     };
     pair(sleeper, |endpoint, peer, _| {
         for round in 0..20_u8 {

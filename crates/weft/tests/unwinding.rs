@@ -55,7 +55,7 @@ fn pair(name: &str) -> Pair {
     let (a, b) = (open(), open());
     let to_b = a.connect(&b.address()).unwrap();
     let to_a = b.connect(&a.address()).unwrap();
-    a.handle(PANICS, |_, _| panic!("a fault of the handler"));
+    a.active().handle(PANICS, |_, _| panic!("a fault of the handler"));
     let pair = Pair { a, b, to_b, to_a };
     let sent = pair.b.send(to_a, 1, vec![1]);
     pair.run(pair.a.recv(Some(to_b), 1, 0, vec![0])).0.unwrap();
@@ -95,7 +95,7 @@ impl Pair {
 
     /// Makes A's next waiting call unwind.
     fn provoke(&self) {
-        self.b.send_active(self.to_a, PANICS, 0, b"x").unwrap();
+        self.b.active().send(self.to_a, PANICS, 0, b"x").unwrap();
         self.b.progress();
     }
 }
@@ -137,9 +137,9 @@ fn recv_blocking__a_message_that_is_coming_stops_at_once() {
         p.provoke();
         let mut buffer = vec![0x55; len];
         // A finds B in a wait, and asks it to copy the other half.
-        p.b.prepare_wait();
+        p.b.waiting().prepare();
         unwinds(|| p.a.recv_blocking(Some(p.to_b), 7, 0, &mut buffer));
-        p.b.finish_wait();
+        p.b.waiting().finish();
         let before = buffer.clone();
         p.settle();
         assert!(buffer == before, "{name}: written to after the call has ended");
@@ -200,10 +200,10 @@ fn handle__upcalls_behind_one_that_panics_are_made() {
     let p = pair("shm");
     let seen = Rc::new(RefCell::new(Vec::new()));
     let log = Rc::clone(&seen);
-    p.a.handle(2, move |_, message| log.borrow_mut().push(message.argument));
+    p.a.active().handle(2, move |_, message| log.borrow_mut().push(message.argument));
     for n in 0..3 {
-        p.b.send_active(p.to_a, 2, n, b"").unwrap();
-        p.b.send_active(p.to_a, PANICS, 0, b"").unwrap();
+        p.b.active().send(p.to_a, 2, n, b"").unwrap();
+        p.b.active().send(p.to_a, PANICS, 0, b"").unwrap();
     }
     p.b.progress();
     let mut panics = 0;
@@ -222,11 +222,11 @@ fn handle_at_once__a_message_whose_work_panics_is_not_handled_again() {
         let p = pair(name);
         let calls = Rc::new(Cell::new(0));
         let count = Rc::clone(&calls);
-        p.a.handle_at_once(9, move |_, _, _| {
+        p.a.active().handle_at_once(9, move |_, _, _| {
             count.set(count.get() + 1);
             panic!("a fault of the work");
         });
-        p.b.send_active(p.to_a, 9, 0, b"x").unwrap();
+        p.b.active().send(p.to_a, 9, 0, b"x").unwrap();
         let behind = p.b.send(p.to_a, 3, vec![3]);
         p.b.progress();
         let start = Instant::now();
@@ -276,15 +276,15 @@ fn drop__a_peer_asked_to_copy_does_not_when_the_endpoint_is_gone() {
     b.progress();
     let recv = a.recv(Some(to_b), 7, 0, vec![0x55; len]);
     // A finds B in a wait, and asks it to copy the other half.
-    b.prepare_wait();
+    b.waiting().prepare();
     a.progress();
-    b.finish_wait();
+    b.waiting().finish();
     drop(recv);
     drop(a);
     let direct = |e: &Endpoint| e.stats().direct_bytes;
     let before = direct(&b);
     let start = Instant::now();
-    while b.peer_failure(to_a).is_none() {
+    while b.peer(to_a).failure().is_none() {
         b.progress();
         assert!(start.elapsed().as_secs() < 300);
     }

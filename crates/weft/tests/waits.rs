@@ -128,7 +128,7 @@ fn waits__futures_probes_and_receives_from_any_rank_say_so() {
         }
     });
     told("shm", 0xb6, &["with tag 0xb6 from anybody"], |endpoint, _| {
-        while endpoint.claim(None, 0xb6, 0).is_none() {
+        while endpoint.posted().claim(None, 0xb6, 0).is_none() {
             endpoint.progress();
         }
     });
@@ -151,7 +151,7 @@ fn wait_for_each_other(rank: usize, job: &str, addresses: &Mutex<[Option<Address
     let config = Config { rank: Some(rank as u32), ..config() };
     let endpoint = open_endpoint(config, links("shm"), [6; 32]).unwrap();
     let who = RankId { job: job.to_string(), rank, size: 2 };
-    endpoint.publish_counters(&who).unwrap();
+    endpoint.counters().publish(&who).unwrap();
     addresses.lock().unwrap()[rank] = Some(endpoint.address());
     let known = || addresses.lock().unwrap().iter().all(Option::is_some);
     until(&endpoint, "the other's address", known);
@@ -223,7 +223,7 @@ fn waits__for_a_host_that_a_firewall_hides_names_it_before_the_wait_fails() {
     let a = open_endpoint(config, links("udp"), [8; 32]).unwrap();
     let hidden = Address { endpoint: weft::EndpointId(9), udp: vec![at], ..Address::default() };
     let peer = a.connect(&hidden).unwrap();
-    a.set_name(peer, "rank 3 on host hidden");
+    a.peer(peer).set_name("rank 3 on host hidden");
     let error = a.recv_blocking(Some(peer), 0xd1, 0, &mut [0; 8]).unwrap_err();
     let at = at.to_string();
     let parts = ["0xd1 from rank 3 on host hidden over udp", &at, "which has not answered yet"];

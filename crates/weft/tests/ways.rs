@@ -58,16 +58,16 @@ fn hello__over_memory_moves_a_peer_reached_over_the_network() {
         let (a, b) = (endpoint(9, true), endpoint(9, true));
         // Descriptors seem to run out for a moment: B's connection fails, A's succeeds.
         let to_a = b.connect(&Address { shm: 0, ..a.address() }).unwrap();
-        assert!(b.describe(to_a).contains("udp"));
+        assert!(b.peer(to_a).describe().contains("udp"));
         if opens {
-            b.open(to_a);
+            b.peer(to_a).open();
             b.progress();
         }
         let to_b = a.connect(&b.address()).unwrap();
-        assert!(a.describe(to_b).contains("shm"));
+        assert!(a.peer(to_b).describe().contains("shm"));
         exchange([&a, &b], [to_b, to_a], first);
-        assert!(b.describe(to_a).contains("shm"), "{}", b.describe(to_a));
-        assert!(a.describe(to_b).contains("shm"), "{}", a.describe(to_b));
+        assert!(b.peer(to_a).describe().contains("shm"), "{}", b.peer(to_a).describe());
+        assert!(a.peer(to_b).describe().contains("shm"), "{}", a.peer(to_b).describe());
     }
 }
 
@@ -76,11 +76,11 @@ fn refused__memory_gives_way_to_the_network() {
     for first in [0, 1] {
         let (a, b) = (endpoint(9, true), endpoint(0, true));
         let to_b = a.connect(&b.address()).unwrap();
-        assert!(a.describe(to_b).contains("shm"));
+        assert!(a.peer(to_b).describe().contains("shm"));
         let to_a = b.connect(&a.address()).unwrap();
-        assert!(b.describe(to_a).contains("udp"));
+        assert!(b.peer(to_a).describe().contains("udp"));
         exchange([&a, &b], [to_b, to_a], first);
-        assert!(a.describe(to_b).contains("udp"), "{}", a.describe(to_b));
+        assert!(a.peer(to_b).describe().contains("udp"), "{}", a.peer(to_b).describe());
     }
 }
 

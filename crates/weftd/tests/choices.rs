@@ -282,7 +282,7 @@ fn fetch_add__of_a_peer_past_the_agent_reaches_the_same_word() {
     let shm = |id| -> Box<dyn Link> { Box::new(ShmLink::new(ShmConfig::new(id)).unwrap()) };
     let links = vec![shm(id), Box::new(link)];
     let owner = Endpoint::with_links(by_agent(), id, Clock::system(), links);
-    owner.served_by(services.clone());
+    owner.agent().serve(services.clone());
     let owner = Rank { endpoint: owner, services };
     let id = EndpointId(weft_link::random_u64());
     let near = Endpoint::with_links(Config::default(), id, Clock::system(), vec![shm(id)]);
@@ -328,9 +328,9 @@ fn choose__the_server_of_what_one_rank_adds() {
     let at_rank = owner.counter(7).unwrap();
     let own = ranks[0].connect(&ranks[0]);
     let choose = |packets: &Packets, peer, fetch_add| {
-        let before = packets.endpoint().chosen(peer).unwrap();
-        packets.endpoint().choose(peer, &Choices { fetch_add, ..before }).unwrap();
-        assert_eq!(packets.endpoint().chosen(peer).unwrap().fetch_add, fetch_add);
+        let before = packets.endpoint().peer(peer).choices().unwrap();
+        packets.endpoint().peer(peer).choose(&Choices { fetch_add, ..before }).unwrap();
+        assert_eq!(packets.endpoint().peer(peer).choices().unwrap().fetch_add, fetch_add);
     };
     choose(&owner, own, Server::Agent);
     assert_eq!((owner.counter_server(), near.counter_server()), (Server::Agent, Server::Host));
@@ -404,8 +404,8 @@ fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
     let packets = Packets::new(&a.endpoint).unwrap();
     let choices = Choices { reliability: Reliability::Agent, ..Choices::default() };
     let short = Choices { mtu: 275, ..choices };
-    assert_eq!(packets.endpoint().choose(to_b, &short), Err(ChoiceError::Mtu { least: 276 }));
-    assert_eq!(packets.endpoint().choose(to_b, &choices), Ok(()));
+    assert_eq!(packets.endpoint().peer(to_b).choose(&short), Err(ChoiceError::Mtu { least: 276 }));
+    assert_eq!(packets.endpoint().peer(to_b).choose(&choices), Ok(()));
     pass(&a, to_b, &b, 1, b"and it works");
     // A peer over shared memory is not served by the agent.
     let shm = |id| -> Box<dyn Link> { Box::new(ShmLink::new(ShmConfig::new(id)).unwrap()) };
@@ -414,8 +414,8 @@ fn choose__the_agent_for_a_peer_that_is_reached_through_it() {
         Endpoint::with_links(Config::default(), EndpointId(id), Clock::system(), links)
     };
     let (c, d) = (open(weft_link::random_u64()), open(weft_link::random_u64()));
-    c.served_by(a.services.clone());
+    c.agent().serve(a.services.clone());
     let to_d = c.connect(&d.address()).unwrap();
     let packets = Packets::new(&c).unwrap();
-    assert_eq!(packets.endpoint().choose(to_d, &choices), Err(ChoiceError::PastAgent));
+    assert_eq!(packets.endpoint().peer(to_d).choose(&choices), Err(ChoiceError::PastAgent));
 }

@@ -205,7 +205,7 @@ fn child__is_a_rank() {
     let links = weft::Links::parse("udp").unwrap();
     let endpoint = weft::job::open_endpoint(weft::Config::default(), links, [3; 32]).unwrap();
     let (job, rank) = ("test-job".to_string(), rank.parse().unwrap());
-    endpoint.publish_counters(&weft::counters::RankId { job, rank, size: 2 }).unwrap();
+    endpoint.counters().publish(&weft::counters::RankId { job, rank, size: 2 }).unwrap();
     let me = endpoint.connect(&endpoint.address()).unwrap();
     let end = Instant::now() + 2 * LIMIT;
     while Instant::now() < end {
@@ -1107,13 +1107,14 @@ fn connect_names__endpoints_find_each_other_and_send() {
         let endpoint = weft::job::open_endpoint(weft::Config::default(), links, [3; 32]).unwrap();
         let mut names = agents[at].names();
         let own = name(&format!("rank:{at}"));
-        let claim = endpoint.name(&own).unwrap();
+        let claim = weft::names::claim_of(&endpoint, &own).unwrap();
         names.claim(&claim).unwrap();
-        let peers = endpoint.connect_names(&mut names, &name("rank"), 2, LIMIT).unwrap();
+        let peers =
+            weft::names::connect_all(&endpoint, &mut names, &name("rank"), 2, LIMIT).unwrap();
         let other = name(&format!("rank:{}", 1 - at));
-        let by_name = endpoint.connect_name(&mut names, &other, Pick::Turn).unwrap();
+        let by_name = weft::names::connect(&endpoint, &mut names, &other, Pick::Turn).unwrap();
         assert_eq!((peers.len(), peers[1 - at]), (2, by_name));
-        assert!(endpoint.connect_name(&mut names, &name("rank:7"), Pick::Turn).is_err());
+        assert!(weft::names::connect(&endpoint, &mut names, &name("rank:7"), Pick::Turn).is_err());
         let text = format!("from {at}");
         let (mut heard, from) = ([0; 6], Some(peers[1 - at]));
         endpoint.send_blocking(peers[1 - at], 1, text.as_bytes()).unwrap();

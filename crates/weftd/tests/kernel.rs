@@ -128,7 +128,7 @@ fn with_owner(words: &str, test: impl FnOnce(&Adder<'_>)) {
         let agent = Served::start("--links packet --interfaces weft0");
         let job_key = JobKey::from_bytes(&[1; 32]).unwrap();
         let rank = agent.try_rank_with(1, in_kernel()).unwrap();
-        rank.endpoint.in_job(&job_key);
+        rank.endpoint.agent().set_job_key(&job_key);
         let (address, counter) = hear.recv().unwrap();
         let owner = rank.endpoint.connect(&address).unwrap();
         let hello = rank.endpoint.send(owner, 1, vec![0; 8]);

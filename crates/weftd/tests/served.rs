@@ -71,9 +71,9 @@ fn group(tree: Tree, agents: &[Served]) -> Vec<Rank> {
         let children: Vec<PeerId> =
             tree::children(tree, 0, me, size).map(|c| rank.connect(&ranks[c])).collect();
         for &peer in children.iter().chain(&parent) {
-            rank.endpoint.open(peer);
+            rank.endpoint.peer(peer).open();
         }
-        until(&all, || children.iter().chain(&parent).all(|&p| rank.endpoint.is_ready(p)));
+        until(&all, || children.iter().chain(&parent).all(|&p| rank.endpoint.peer(p).is_ready()));
         let parent = parent.unwrap_or(PeerId(u32::MAX));
         let (size, me) = (size as u32, me as u32);
         rank.services.borrow_mut().join(GroupRole { group: 5, tree, size, me, parent, children });
@@ -237,7 +237,7 @@ fn stand_still(peer_timeout_ms: u32, test: impl FnOnce(&Standstill<'_>, Operatio
     let (to_b, to_c) = (a.connect(&b), a.connect(&c));
     pass(&a, to_b, &b, 1, b"the session is open");
     let size = 2 << 20;
-    let key = b.endpoint.register(size, Rights { read: false, write: true }).unwrap();
+    let key = b.endpoint.regions().register(size, Rights { read: false, write: true }).unwrap();
     frozen.signal("STOP");
     let put = a.endpoint.put(to_b, key, 0, pattern(5, size));
     test(&Standstill { frozen: &frozen, a: &a, b: &b, to_b, c: &c, to_c }, put);
@@ -281,7 +281,7 @@ fn agent__frames_of_strangers_and_of_other_jobs_change_nothing() {
     pass(&a, to_b, &b, 1, b"the session is open");
     // Another job on the same agent asks for a session with b, and strangers send invalid bytes.
     let at_b = foe.connect(&b);
-    foe.endpoint.open(at_b);
+    foe.endpoint.peer(at_b).open();
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     for n in 0..500u32 {
         let bytes: Vec<u8> = (0..n % 200).map(|i| (i * n) as u8).collect();
@@ -295,7 +295,7 @@ fn agent__frames_of_strangers_and_of_other_jobs_change_nothing() {
         pass(&a, to_b, &b, tag, &pattern(tag as usize, 5_000));
         foe.endpoint.progress();
     }
-    assert!(!foe.endpoint.is_ready(at_b), "a rank of another job is not answered");
+    assert!(!foe.endpoint.peer(at_b).is_ready(), "a rank of another job is not answered");
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl WeftJob {
     /// # Errors
     /// This process is a copy of the one that joined the job.
     pub(crate) fn is_here(&self) -> Result<(), Fault> {
-        self.endpoint().end_error().map_or(Ok(()), |error| Err(self.fault(error)))
+        self.endpoint().waiting().end_error().map_or(Ok(()), |error| Err(self.fault(error)))
     }
 
     /// # Errors
@@ -131,7 +131,7 @@ impl WeftJob {
 
     /// Describes a peer with its rank, host and path, for messages to people.
     pub(crate) fn describe(&self, peer: PeerId) -> String {
-        self.job.endpoint().describe(peer)
+        self.job.endpoint().peer(peer).describe()
     }
 
     /// Returns the rank of a peer; -1 if it belongs to another job.
@@ -154,7 +154,7 @@ impl WeftJob {
     /// # Errors
     /// The peer has failed: it will send nothing more.
     pub(crate) fn not_failed(&self, source: Option<PeerId>) -> Result<(), Fault> {
-        let failure = source.and_then(|peer| Some((peer, self.endpoint().peer_failure(peer)?)));
+        let failure = source.and_then(|peer| Some((peer, self.endpoint().peer(peer).failure()?)));
         match failure {
             Some((peer, failure)) => self.explained(Err(OpError::Peer { peer, failure })),
             None => Ok(()),

@@ -52,7 +52,7 @@ pub fn open_beside(
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
     let endpoint = job::open_endpoint_beside(config, links, key, own).map_err(|e| e.to_string())?;
     let who = RankId { job: format!("{face}-{}", std::process::id()), rank: 0, size: 1 };
-    if let Err(why) = endpoint.publish_counters(&who) {
+    if let Err(why) = endpoint.counters().publish(&who) {
         log::warn!("`weft top` will not see this process: {why}");
     }
     let key = JobKey::from_bytes(&key).ok_or("the key has the wrong length")?;

@@ -229,7 +229,7 @@ impl Client for Door {
     }
 
     fn failed(self: Rc<Self>, port: &Port, peer: PeerId, failure: PeerFailure) {
-        log::debug!("{}: {failure:?}", port.endpoint().describe(peer));
+        log::debug!("{}: {failure:?}", port.endpoint().peer(peer).describe());
         self.tell(News::Failed(peer, failure));
     }
 

@@ -196,9 +196,9 @@ impl Gate {
         let result = f(state.inside()?);
         match state.asleep {
             // An operation begun here may need a retransmission before the leader would wake.
-            true => state.inside()?.endpoint().rearm(false),
+            true => state.inside()?.endpoint().waiting().rearm(false),
             // A program may wait for nothing: its calls serve the other ranks all the same.
-            false => state.inside()?.endpoint().attend(),
+            false => state.inside()?.endpoint().waiting().attend(),
         }
         result
     }
@@ -281,7 +281,7 @@ impl Gate {
 
     /// Returns the exception of a wait that has ended at the limit.
     fn late(&self, py: Python<'_>, limit: Duration) -> PyErr {
-        let awaited = self.with(|inside| Ok(inside.endpoint().awaited()));
+        let awaited = self.with(|inside| Ok(inside.endpoint().waiting().awaited()));
         match awaited {
             Ok(awaited) => {
                 let what = awaited.unwrap_or_else(|| "for other ranks".to_string());
@@ -308,7 +308,7 @@ impl Gate {
             inside.collect();
             if let Some(found) = look(inside)? {
                 if at_once {
-                    inside.endpoint().attend();
+                    inside.endpoint().waiting().attend();
                 }
                 return Ok(Round::Came(found));
             }
@@ -326,7 +326,7 @@ impl Gate {
             let left = until.map_or(end, |until| until.min(end)).saturating_duration_since(now);
             if state.leader {
                 if state.asleep {
-                    state.inside()?.endpoint().rearm(false);
+                    state.inside()?.endpoint().waiting().rearm(false);
                 }
                 state = self.follow(state, left);
                 continue;
@@ -366,7 +366,7 @@ impl Gate {
             self.progressed.notify_all();
         }
         if let (true, Ok(inside)) = (state.asleep, state.inside()) {
-            inside.endpoint().rearm(true);
+            inside.endpoint().waiting().rearm(true);
         }
     }
 
@@ -401,10 +401,10 @@ impl Gate {
             }
         }
         let endpoint = state.inside()?.endpoint();
-        if !endpoint.prepare_wait() {
+        if !endpoint.waiting().prepare() {
             return Ok((state, false));
         }
-        let Some(fd) = endpoint.wait_fd().map(|fd| fd.as_raw_fd()) else {
+        let Some(fd) = endpoint.waiting().fd().map(|fd| fd.as_raw_fd()) else {
             return Ok((state, false));
         };
         state.asleep = true;
@@ -413,7 +413,7 @@ impl Gate {
         let mut state = self.lock();
         state.asleep = false;
         if let Some(job) = &mut state.job {
-            job.get().endpoint().finish_wait();
+            job.get().endpoint().waiting().finish();
         }
         Ok((state, signalled))
     }
@@ -437,7 +437,7 @@ impl Gate {
         while state.leader {
             // The leader sleeps on a descriptor of the job.
             if let (true, Some(job)) = (state.asleep, &mut state.job) {
-                job.get().endpoint().rearm(true);
+                job.get().endpoint().waiting().rearm(true);
             }
             state = self.follow(state, LOOK);
         }

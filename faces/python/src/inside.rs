@@ -249,10 +249,13 @@ impl Inside {
         let (source, tag, ignore) = self.spec(number, wanted)?;
         let endpoint = self.endpoint();
         let found = endpoint.probe(source, tag, ignore);
-        if found.is_none_or(|found| found.len != into.len() as u64) || !endpoint.has_room() {
+        if found.is_none_or(|found| found.len != into.len() as u64) || !endpoint.posted().has_room()
+        {
             return Ok(None);
         }
-        let Some((claimed, _)) = endpoint.claim(source, tag, ignore) else { return Ok(None) };
+        let Some((claimed, _)) = endpoint.posted().claim(source, tag, ignore) else {
+            return Ok(None);
+        };
         let context = self.begun + 1;
         let op = into.post_claimed(endpoint, claimed, context);
         let op = op.map_err(|refused| Fault::new(Kind::Busy, refused.to_string()))?;
@@ -268,7 +271,7 @@ impl Inside {
             let rank = self.group(number)?.find_rank(found.source);
             return Ok(Some(Outcome::Came(rank, found.tag as u32, found.len as usize)));
         }
-        let failure = source.and_then(|peer| Some((peer, self.endpoint().peer_failure(peer)?)));
+        let failure = source.and_then(|peer| Some((peer, self.endpoint().peer(peer).failure()?)));
         match failure {
             Some((peer, failure)) => {
                 let error = OpError::Peer { peer, failure };
@@ -300,7 +303,7 @@ impl Inside {
 
     /// Stores the ends of operations.
     pub fn collect(&mut self) {
-        while let Some(completion) = self.job.endpoint().poll_completion() {
+        while let Some(completion) = self.job.endpoint().posted().poll() {
             self.complete(&completion);
         }
         if self.collectives.is_empty() {
@@ -360,7 +363,7 @@ impl Inside {
     pub fn cancel(&mut self, number: u64) {
         let entry = self.entries.get(&number).filter(|entry| entry.room.is_some());
         if let Some(op) = entry.and_then(|entry| entry.op) {
-            self.endpoint().cancel(op);
+            self.endpoint().posted().cancel(op);
             self.collect();
         }
     }
@@ -374,7 +377,7 @@ impl Inside {
             models.end(begun);
         }
         if let Some(op) = entry.op {
-            self.endpoint().take_back(op);
+            self.endpoint().posted().take_back(op);
         }
     }
 

@@ -289,7 +289,7 @@ fn spec(py: Python<'_>, name: &Name, target: Option<&Bound<'_, PyAny>>) -> PyRes
     let Some(target) = target else { return Ok(Spec::new(name)) };
     if let Ok(job) = target.cast::<PyJob>() {
         let named = job.get().gate().with(|inside| {
-            let spec = inside.endpoint().name(name);
+            let spec = weft::names::claim_of(inside.endpoint(), name);
             spec.map_err(|why| Fault::new(Kind::Refused, why.to_string()))
         });
         return named.map_err(|fault| fault.raise(py));

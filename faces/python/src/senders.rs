@@ -34,14 +34,14 @@ impl Senders {
     pub fn check(&mut self, inside: &mut Inside) -> Result<(), Fault> {
         if self.expected.is_none() && self.begun.elapsed() >= watch_after(inside) {
             let peers = others(inside, self.group, self.rank)?;
-            let expect = |&peer: &PeerId| inside.endpoint().expect(peer);
+            let expect = |&peer: &PeerId| inside.endpoint().peer(peer).expect();
             self.expected = Some(peers.into_iter().flatten().filter(expect).collect());
             self.failures = None;
         }
         if self.rank.is_some() {
             return Ok(());
         }
-        let now = inside.endpoint().failures();
+        let now = inside.endpoint().waiting().failures();
         if self.failures.replace(now) == Some(now) {
             return Ok(());
         }
@@ -54,7 +54,8 @@ impl Senders {
     fn failure(&self, inside: &mut Inside) -> Result<Option<OpError>, Fault> {
         let (mut remain, mut gone) = (false, None);
         for peer in others(inside, self.group, None)? {
-            let failed = peer.and_then(|peer| Some((peer, inside.endpoint().peer_failure(peer)?)));
+            let failed =
+                peer.and_then(|peer| Some((peer, inside.endpoint().peer(peer).failure()?)));
             let Some((peer, failure)) = failed else {
                 remain = true;
                 continue;
@@ -70,7 +71,10 @@ impl Senders {
 
     /// Ends the watch over the ranks.
     pub fn end(self, inside: &Inside) {
-        self.expected.into_iter().flatten().for_each(|peer| inside.endpoint().unexpect(peer));
+        self.expected
+            .into_iter()
+            .flatten()
+            .for_each(|peer| inside.endpoint().peer(peer).unexpect());
     }
 }
 

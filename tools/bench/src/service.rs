@@ -124,7 +124,7 @@ fn add(job: &Job, peer: PeerId, key: u64) -> Result<f64> {
 fn fetch_add(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     let world = job.world();
     ensure!(world.size() == 2, "fetch-and-add is measured between two ranks");
-    let own = job.endpoint().register(8, Rights::ALL).context("registering a word")?;
+    let own = job.endpoint().regions().register(8, Rights::ALL).context("registering a word")?;
     let keys = job.block_on(world.allgather(own.to_le_bytes().to_vec()))?;
     let host_key = u64::from_le_bytes(keys[1][..].try_into().context("a key is 8 bytes")?);
     if world.rank() == 1 {
@@ -190,7 +190,7 @@ fn multicast(job: &Job, services: &ServicesHandle, repeat: u32) -> Result<()> {
     // Agents can use only sessions that are open.
     job.block_on(world.barrier())?;
     for &child in &children {
-        job.endpoint().open(child);
+        job.endpoint().peer(child).open();
     }
     job.block_on(world.barrier())?;
     let role = GroupRole {
@@ -253,7 +253,7 @@ impl Server for Ranks<'_> {
 
     fn send(&mut self, n: u32) -> Result<()> {
         for &child in &self.children {
-            self.endpoint.send_active(child, FORWARD, n, &packet(n))?;
+            self.endpoint.active().send(child, FORWARD, n, &packet(n))?;
         }
         Ok(())
     }
@@ -387,9 +387,10 @@ fn forward_by_ranks(world: &Group, tree: Tree, log: &Log) -> Result<()> {
     let below = tree::children(tree, 0, world.rank(), world.size());
     let children: Vec<PeerId> = below.map(|c| world.peer(c)).collect::<Result<_, _>>()?;
     let log = Rc::clone(log);
-    world.endpoint().handle(FORWARD, move |endpoint, message| {
+    world.endpoint().active().handle(FORWARD, move |endpoint, message| {
         for &child in &children {
-            if let Err(e) = endpoint.send_active(child, FORWARD, message.argument, &message.data) {
+            if let Err(e) = endpoint.active().send(child, FORWARD, message.argument, &message.data)
+            {
                 log::error!("forwarding: {e}");
             }
         }

@@ -144,12 +144,12 @@ fn exchange(until: Option<&Path>) -> Result<ExitCode> {
     both_ways()?;
     let peer = world.peer(other).context("a rank is missing")?;
     let count = |name| {
-        let counters = endpoint.link_counters();
+        let counters = endpoint.counters().links();
         counters.iter().filter(|(_, n, _)| *n == name).map(|(.., value)| value).sum::<u64>()
     };
     println!(
         "rank {me} reaches {}; shm_sent {} shm_joined {} shm_direct {}",
-        endpoint.describe(peer),
+        endpoint.peer(peer).describe(),
         count("shm_sent"),
         count("shm_joined"),
         count("shm_direct"),

@@ -38,7 +38,6 @@ const FIELDS_NOT_YET: &[(&str, &str)] = &[
 const METHODS_NOT_YET: &[(&str, &str)] = &[
     ("crates/weft-models/src/", "Core"),
     ("crates/weft-packets/src/", "Packets"),
-    ("crates/weft/src/", "Endpoint"),
     ("faces/via/src/", "State"),
 ];
 

@@ -198,16 +198,16 @@ impl Desk {
     /// Sleeps until a packet or a job comes.
     fn sleep(&self) {
         let (shared, endpoint) = (&self.shared, self.rpc.net().packets().endpoint());
-        let Some(fd) = endpoint.wait_fd() else { return std::thread::yield_now() };
+        let Some(fd) = endpoint.waiting().fd() else { return std::thread::yield_now() };
         shared.asleep.store(true, Ordering::SeqCst);
         // A job that comes from here on rings; a packet makes the descriptor readable.
         let idle = locked(&shared.jobs).is_empty();
-        if idle && !self.is_over() && endpoint.prepare_wait() {
+        if idle && !self.is_over() && endpoint.waiting().prepare() {
             let mut fds =
                 [PollFd::new(&fd, PollFlags::IN), PollFd::new(&shared.bell, PollFlags::IN)];
             // A signal ends the sleep as well.
             _ = poll(&mut fds, None);
-            endpoint.finish_wait();
+            endpoint.waiting().finish();
         }
         shared.asleep.store(false, Ordering::SeqCst);
         _ = rustix::io::read(&shared.bell, &mut [0u8; 8]);

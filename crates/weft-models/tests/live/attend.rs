@@ -156,7 +156,7 @@ fn attend__short_sends_let_the_memory_of_this_rank_be_used() {
         let done = AtomicUsize::new(0);
         run(link, RANKS, |net, world| {
             let endpoint = world.endpoint();
-            let key = endpoint.register(64, weft::Rights::ALL).expect("there are keys");
+            let key = endpoint.regions().register(64, weft::Rights::ALL).expect("there are keys");
             let keys = world.allgather_blocking(key.to_le_bytes().to_vec()).expect("all live");
             let key = u64::from_le_bytes(keys[0][..].try_into().expect("8 bytes"));
             if net.rank() == 0 {

@@ -137,7 +137,7 @@ fn run<T>(
         let opened = opens(&net);
         world.barrier_blocking().expect("both live");
         let Some(mut other) = other else {
-            while sleeps && !world.endpoint().prepare_wait() {
+            while sleeps && !world.endpoint().waiting().prepare() {
                 world.endpoint().progress();
             }
             kill_process(getpid(), Signal::STOP).expect("this process");

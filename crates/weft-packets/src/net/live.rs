@@ -336,7 +336,7 @@ impl Net for Live {
 
     #[inline]
     fn poll_attend(&self, cx: &Context<'_>) -> Poll<()> {
-        self.inner.packets.endpoint().poll_attend(cx)
+        self.inner.packets.endpoint().waiting().poll_attend(cx)
     }
 
     fn yield_now(&self) -> impl Future<Output = ()> + use<> {
@@ -361,7 +361,7 @@ impl Net for Live {
     }
 
     fn has_left(&self, rank: usize) -> bool {
-        let failure = |peer| self.inner.packets.endpoint().peer_failure(peer);
+        let failure = |peer| self.inner.packets.endpoint().peer(peer).failure();
         self.peer(rank).ok().and_then(failure) == Some(PeerFailure::Closed)
     }
 
@@ -370,7 +370,7 @@ impl Net for Live {
             Ok(peer) => peer,
             Err(failure) => return Some(failure),
         };
-        let failure = self.inner.packets.endpoint().peer_failure(peer)?;
+        let failure = self.inner.packets.endpoint().peer(peer).failure()?;
         Some(self.failure_of(rank, OpError::Peer { peer, failure }))
     }
 
@@ -387,12 +387,12 @@ impl Net for Live {
     }
 
     fn expect(&self, rank: usize) -> bool {
-        self.peer(rank).is_ok_and(|peer| self.inner.packets.endpoint().expect(peer))
+        self.peer(rank).is_ok_and(|peer| self.inner.packets.endpoint().peer(peer).expect())
     }
 
     fn unexpect(&self, rank: usize) {
         if let Ok(peer) = self.peer(rank) {
-            self.inner.packets.endpoint().unexpect(peer);
+            self.inner.packets.endpoint().peer(peer).unexpect();
         }
     }
 
@@ -401,7 +401,7 @@ impl Net for Live {
     }
 
     fn time_is_virtual(&self) -> bool {
-        self.inner.packets.endpoint().time_is_virtual()
+        self.inner.packets.endpoint().waiting().time_is_virtual()
     }
 
     fn warn_after(&self) -> Duration {
@@ -412,7 +412,7 @@ impl Net for Live {
 impl Blocking for Live {
     #[inline]
     fn attend(&self) {
-        self.inner.packets.endpoint().attend();
+        self.inner.packets.endpoint().waiting().attend();
     }
 
     fn wait(&self, timeout: Option<Duration>) -> bool {

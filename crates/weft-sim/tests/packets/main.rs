@@ -530,7 +530,7 @@ fn trusted(loss: f64) -> (u32, Option<OpError>) {
                 assert_eq!(packet.argument(), heard.get());
                 heard.set(heard.get() + 1);
             });
-            let failed = || env.endpoint.peer_failure(other).is_some();
+            let failed = || env.endpoint.peer(other).failure().is_some();
             until(&env, || got.get() == 3000 || failed()).await;
             outcome.borrow_mut().0 = got.get();
             let retransmitted = env.endpoint.stats().retransmitted;

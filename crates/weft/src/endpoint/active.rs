@@ -2,7 +2,7 @@
 
 use super::{Endpoint, Regions};
 use crate::port::{Arrived, Client, Port, ACTIVE, NUMBERS};
-use crate::reactor::error_of;
+use crate::reactor::{error_of, Handle};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -39,13 +39,27 @@ impl Client for Handlers {
             }
             None => weft_link::warn!(
                 "active message for handler {number} from {}: no such handler",
-                port.endpoint().describe(source)
+                port.endpoint().peer(source).describe()
             ),
         }
     }
 }
 
+/// The active messages of an endpoint, as [`Endpoint::active`] gives them.
+#[derive(Clone, Copy)]
+pub struct Active<'a> {
+    reactor: &'a Handle,
+}
+
 impl Endpoint {
+    /// Returns the active messages: handlers, and messages that have a peer call its handler.
+    #[inline]
+    pub fn active(&self) -> Active<'_> {
+        Active { reactor: &self.reactor }
+    }
+}
+
+impl Active<'_> {
     /// Registers a handler of active messages. It runs inside `progress`, one at a time, and may
     /// send. If it panics, the call that made progress unwinds: the memory that call has lent is
     /// free again (bytes to send are sent from a copy, bytes to receive are dropped), and the
@@ -53,9 +67,9 @@ impl Endpoint {
     ///
     /// # Panics
     /// `number` is not less than [`NUMBERS`].
-    pub fn handle(&self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + 'static) {
+    pub fn handle(self, number: u32, handler: impl FnMut(&Endpoint, ActiveMessage) + 'static) {
         assert!(number < NUMBERS, "the number of a handler has 24 bits");
-        let Ok(Some((_, handlers))) = Port::known::<Handlers>(&self.reactor, ACTIVE) else {
+        let Ok(Some((_, handlers))) = Port::known::<Handlers>(self.reactor, ACTIVE) else {
             return;
         };
         handlers.by_number.borrow_mut().insert(number, Rc::new(RefCell::new(handler)));
@@ -66,7 +80,7 @@ impl Endpoint {
     /// gets the argument, the message, and the memory registered here; the handler, which runs
     /// later, gets the value that `work` returns, if any.
     pub fn handle_at_once(
-        &self,
+        self,
         number: u32,
         work: impl FnMut(&mut Regions<'_>, u32, Vec<u8>) -> Option<Vec<u8>> + 'static,
     ) {
@@ -79,13 +93,7 @@ impl Endpoint {
     /// # Errors
     /// The peer failed; too many packets are queued (`Busy`); the message is too long, or the
     /// number is not less than [`NUMBERS`] (`Refused`).
-    pub fn send_active(
-        &self,
-        to: PeerId,
-        handler: u32,
-        argument: u32,
-        data: &[u8],
-    ) -> Result<(), OpError> {
+    pub fn send(self, to: PeerId, handler: u32, argument: u32, data: &[u8]) -> Result<(), OpError> {
         if handler >= NUMBERS {
             return Err(OpError::Refused);
         }

@@ -1,7 +1,7 @@
 //! Choices for one peer.
 
-use super::Endpoint;
-use crate::choices::{check_trust, Choices, NoAgent, Overrun, Server, Transfer};
+use super::{Endpoint, Peer};
+use crate::choices::{check_trust, Choices, NoAgent, Overrun, Server};
 use crate::reactor::Reactor;
 use std::fmt;
 use weft_core::config::MTU_MIN;
@@ -82,14 +82,16 @@ impl Endpoint {
     pub fn choices(&self) -> Choices {
         Choices::of(self.reactor.engine().config())
     }
+}
 
-    /// Returns the choices for one peer: those of the endpoint, with the changes by
+impl Peer<'_> {
+    /// Returns the choices for this peer: those of the endpoint, with the changes by
     /// [`choose`](Self::choose). `None` if there is no such peer.
-    pub fn chosen(&self, peer: PeerId) -> Option<Choices> {
-        chosen(&self.reactor.borrow(), peer)
+    pub fn choices(self) -> Option<Choices> {
+        chosen(&self.reactor.borrow(), self.id)
     }
 
-    /// Sets the choices for one peer only:
+    /// Sets the choices for this peer only:
     ///
     /// - reliability and maximum transfer unit, from the start of the session;
     /// - transfer, for later messages to the peer and fetches from it: each side chooses how it
@@ -99,23 +101,23 @@ impl Endpoint {
     ///   peer's host adds, if it has the counter. Chosen for this endpoint itself, it is the server
     ///   of counters made from now on.
     ///
-    /// The other parts hold for all peers, and must be those of [`choices`](Self::choices).
+    /// The other parts hold for all peers, and must be those of [`Endpoint::choices`].
     ///
     /// # Errors
     /// The unit is too small; the session has begun with another reliability or unit; the choice
     /// needs an agent and none serves this endpoint, or the peer is not reached through it;
     /// reliability is `none` and a link loses packets; or a part that holds for all peers differs
     /// from the endpoint's.
-    pub fn choose(&self, peer: PeerId, choices: &Choices) -> Result<(), ChoiceError> {
-        if let Some(setting) = differs(choices, &self.choices()) {
+    pub fn choose(self, choices: &Choices) -> Result<(), ChoiceError> {
+        if let Some(setting) = differs(choices, &Choices::of(self.reactor.engine().config())) {
             return Err(ChoiceError::NotForPeer { setting });
         }
         if (1..MTU_MIN).contains(&choices.mtu) {
             return Err(ChoiceError::Mtu { least: MTU_MIN });
         }
         let reactor = &mut *self.reactor.borrow_mut();
-        let Some(before) = chosen(reactor, peer) else { return Err(ChoiceError::Begun) };
-        check(reactor, peer, [&before, choices], reactor.known.agent.is_some())?;
+        let Some(before) = chosen(reactor, self.id) else { return Err(ChoiceError::Begun) };
+        check(reactor, self.id, [&before, choices], reactor.known.agent.is_some())?;
         if choices.reliability == Reliability::None && before.reliability != Reliability::None {
             reactor
                 .receiver
@@ -126,35 +128,16 @@ impl Endpoint {
                 .map_err(ChoiceError::Overrun)?;
         }
         let engine = &mut reactor.receiver.engine;
-        if !engine.peer_mut(peer).choose(choices.reliability, choices.mtu) {
+        if !engine.peer_mut(self.id).choose(choices.reliability, choices.mtu) {
             return Err(ChoiceError::Begun);
         }
         if choices.transfer != before.transfer {
-            engine.peer_mut(peer).choose_transfer(choices.transfer);
+            engine.peer_mut(self.id).choose_transfer(choices.transfer);
         }
         if choices.fetch_add != before.fetch_add {
-            engine.peer_mut(peer).choose_fetch_add(choices.fetch_add);
+            engine.peer_mut(self.id).choose_fetch_add(choices.fetch_add);
         }
         Ok(())
-    }
-}
-
-impl Endpoint {
-    /// Returns the transfer of payload to a peer and from it.
-    pub fn transfer_of(&self, peer: PeerId) -> Transfer {
-        self.reactor.engine().peer(peer).transfer()
-    }
-
-    /// Returns the server of fetch-and-add on the words of a peer.
-    pub fn fetch_add_of(&self, peer: PeerId) -> Server {
-        self.reactor.engine().peer(peer).fetch_add()
-    }
-
-    /// Returns the server of fetch-and-add for words made here from now on.
-    pub fn own_fetch_add(&self) -> Server {
-        let engine = self.reactor.engine();
-        let (own, config) = (engine.peers().find(engine.id()), engine.config());
-        own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.peer(me).fetch_add())
     }
 }
 

@@ -1,12 +1,12 @@
 //! Futures of operations. Operations start when they are made; awaiting only collects the result.
 
-use super::{Endpoint, Status};
+use super::{Peer, Status};
 use crate::reactor::ops::Ticket;
 use crate::reactor::Handle;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use weft_core::{Instant, OpError, PeerId};
+use weft_core::{Instant, OpError};
 
 pub(super) enum State {
     /// Started.
@@ -171,14 +171,13 @@ impl Future for Yield {
     }
 }
 
-/// A peer whose silence is noticed, until this is dropped: see [`Endpoint::watch`].
+/// A peer whose silence is noticed, until this is dropped: see [`Peer::watch`].
 pub struct PeerWatch<'a> {
-    pub(super) endpoint: &'a Endpoint,
-    pub(super) peer: PeerId,
+    pub(super) peer: Peer<'a>,
 }
 
 impl Drop for PeerWatch<'_> {
     fn drop(&mut self) {
-        self.endpoint.reactor.engine_mut().peer_mut(self.peer).unwatch();
+        self.peer.unexpect();
     }
 }

@@ -3,39 +3,46 @@
 mod active;
 mod choose;
 mod closing;
+mod counted;
 mod future;
 mod of_port;
+mod peer;
 mod queue;
 mod served;
 mod sized;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
+mod waiting;
 
 pub use crate::reactor::regions::{Denied, Regions};
 pub use crate::reactor::{choice, wake, Awaits, Choice, Status};
-pub use active::ActiveMessage;
+pub use active::{Active, ActiveMessage};
 pub use choose::ChoiceError;
+pub use counted::Counters;
 pub use future::PeerWatch;
 pub use future::{Operation, Sleep, Yield};
+pub use peer::Peer;
 pub use queue::{Completed, CompletionQueue};
+pub use served::HostAgent;
 pub use sys::expect::Expected;
+pub use sys::posted::Posted;
+pub use sys::registration::Registration;
+pub use waiting::Waiting;
 
 use crate::calibration::Calibration;
 use crate::clock::Clock;
-use crate::counters::{Page, RankId};
 use crate::port::{Client, NumberTaken, Port, ACTIVE};
 use crate::reactor::ops::Owner;
 use crate::reactor::sys::Memory;
-use crate::reactor::{error_of, Handle, Reactor, Sleeper, COPIED_MAX};
+use crate::reactor::{error_of, Handle, Reactor, COPIED_MAX};
 use active::Handlers;
 use future::State;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use weft_core::engine::types::{AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
-use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerFailure, PeerId, Stats};
+use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerId, Stats};
 use weft_launch::ends::Ends;
 use weft_link::{Address, Link};
 
@@ -75,7 +82,7 @@ impl std::error::Error for ConnectError {}
 /// let job = Job::init()?;
 /// let (world, endpoint) = (job.world(), job.endpoint());
 /// // Memory that others may read and write; its key goes to them by message.
-/// let key = endpoint.register(4096, Rights::ALL).ok_or("no more keys")?;
+/// let key = endpoint.regions().register(4096, Rights::ALL).ok_or("no more keys")?;
 /// let keys = world.allgather_blocking(key.to_le_bytes().to_vec())?;
 /// let next = (world.rank() + 1) % world.size();
 /// let (peer, theirs) = (world.peer(next)?, u64::from_le_bytes(keys[next][..].try_into()?));
@@ -106,8 +113,9 @@ impl std::error::Error for ConnectError {}
 /// # let peer = endpoint.connect(&endpoint.address())?;
 /// let sum = Rc::new(Cell::new(0));
 /// let at_handler = sum.clone();
-/// endpoint.handle(1, move |_, message| at_handler.set(at_handler.get() + message.argument));
-/// endpoint.send_active(peer, 1, 42, b"")?;
+/// let add = move |n: u32| at_handler.set(at_handler.get() + n);
+/// endpoint.active().handle(1, move |_, message| add(message.argument));
+/// endpoint.active().send(peer, 1, 42, b"")?;
 /// while sum.get() == 0 {
 ///     endpoint.wait(None);
 /// }
@@ -143,15 +151,19 @@ impl Endpoint {
         self.reactor.borrow_mut().paths.calibration = calibration.clone();
     }
 
+    /// Returns the identity of this endpoint.
+    pub fn id(&self) -> EndpointId {
+        self.reactor.engine().id()
+    }
+
+    /// Returns the configuration of this endpoint.
+    pub fn config(&self) -> Config {
+        self.reactor.engine().config().clone()
+    }
+
     /// Returns the capabilities of the links as these estimate them, best first.
     pub fn link_caps(&self) -> Vec<LinkCaps> {
         self.reactor.borrow().receiver.arriving.caps.clone()
-    }
-
-    /// Returns the bytes of `unexpected_max` that peers have got for unexpected messages, beyond
-    /// the share that every peer has.
-    pub fn unexpected_bytes(&self) -> u64 {
-        self.reactor.engine().matching().room_used()
     }
 
     /// Returns the address by which peers reach this endpoint.
@@ -167,11 +179,6 @@ impl Endpoint {
             .map_err(|reasons| ConnectError { address: address.to_string(), reasons })
     }
 
-    /// True if time passes only when a simulator advances it.
-    pub fn time_is_virtual(&self) -> bool {
-        self.reactor.borrow().polling.exact
-    }
-
     /// Returns the time now, by the endpoint's clock.
     pub fn now(&self) -> Instant {
         self.reactor.now()
@@ -182,34 +189,9 @@ impl Endpoint {
         *self.reactor.engine().stats()
     }
 
-    /// Returns the counters of the links: link, counter, value.
-    pub fn link_counters(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let mut out = Vec::new();
-        for link in &self.reactor.borrow().links {
-            let of = link.caps().name;
-            link.counters(&mut |name, value| out.push((of, name, value)));
-        }
-        out
-    }
-
-    /// Makes the counters readable from outside the process: see [`counters`](crate::counters).
-    ///
-    /// # Errors
-    /// The system gives no memory file.
-    pub fn publish_counters(&self, who: &RankId) -> std::io::Result<()> {
-        self.reactor.borrow_mut().published.page = Some(Page::create(who)?);
-        Ok(())
-    }
-
     /// Gives it the ends of the ranks of its job.
     pub(crate) fn told_of(&self, ends: Option<Ends>) {
         self.reactor.borrow_mut().known.ends = ends;
-    }
-
-    /// Returns a peer with its name or address, and its link, interface and addresses, for messages
-    /// to people. For a failed peer, those that it had.
-    pub fn describe(&self, peer: PeerId) -> String {
-        self.reactor.borrow().describe(peer)
     }
 
     /// Returns the whole text of an error of this endpoint's operations: which peer over which
@@ -227,65 +209,14 @@ impl Endpoint {
         self.reactor.engine().peers().find(id)
     }
 
-    /// Sets the peer's name in messages to people, as `rank 3 (process 17 on host a)`.
-    pub fn set_name(&self, peer: PeerId, name: &str) {
-        self.reactor.borrow_mut().known.names.insert(peer, name.to_owned());
-    }
-
-    /// True if the peer has answered and has not failed.
-    pub fn is_ready(&self, peer: PeerId) -> bool {
-        self.reactor.engine().peer(peer).is_ready()
-    }
-
-    /// Returns the identity of a peer.
-    pub fn identity(&self, peer: PeerId) -> Option<EndpointId> {
-        self.reactor.engine().peer(peer).info().map(|(id, _, _)| id)
-    }
-
-    /// Returns the reason why a peer failed, if it did.
-    pub fn peer_failure(&self, peer: PeerId) -> Option<PeerFailure> {
-        self.reactor.engine().peer(peer).failure()
-    }
-
     /// Does all work that is possible now, without waiting. True if anything happened.
     pub fn progress(&self) -> bool {
         self.reactor.progress()
     }
 
-    /// Makes progress for an operation that has ended at once, if there was none for such an
-    /// operation for about a tenth of a millisecond. Calls of the port's clients and tasks may run.
-    #[inline]
-    pub fn attend(&self) {
-        self.reactor.attend();
-    }
-
-    /// Does what [`attend`](Self::attend) does for an operation that is polled as a future:
-    /// `Pending` once if a round of progress is due, and the future is polled again after it.
-    #[inline]
-    pub fn poll_attend(&self, cx: &Context<'_>) -> Poll<()> {
-        self.reactor.poll_attend(cx)
-    }
-
     /// Waits until `progress` did something or `timeout` has passed: spins briefly, then sleeps.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.reactor.wait(timeout)
-    }
-
-    /// Waits until `progress` did something, for a client whose program waits for `awaits`: a long
-    /// wait is logged with it.
-    pub fn wait_for(&self, awaits: Awaits) {
-        self.reactor.wait_for(awaits);
-    }
-
-    /// Makes progress for as long as [`wait`](Self::wait) would before it sleeps, at most for a
-    /// time. True if anything happened.
-    pub fn wait_awake(&self, at_most: Duration) -> bool {
-        self.reactor.wait_awake(at_most)
-    }
-
-    /// True if the settings ask for waits that never sleep.
-    pub fn polls_always(&self) -> bool {
-        self.reactor.polls_always()
     }
 
     /// Begins a task, which runs at once as far as it can, then goes on with the endpoint's
@@ -316,38 +247,9 @@ impl Endpoint {
         Port::known(&self.reactor, number)
     }
 
-    /// Returns the reason why no wait can succeed any more, for any peer.
-    pub fn end_error(&self) -> Option<OpError> {
-        let reactor = &mut *self.reactor.borrow_mut();
-        reactor.leave_if_copied();
-        reactor.receiver.engine.ops().end_error()
-    }
-
     /// Asserts the invariants of the engine: see [`Engine::check`](weft_core::Engine::check).
     pub fn check(&self) {
         self.reactor.engine().check();
-    }
-
-    /// Returns the time of the next `progress` call that is needed although nothing arrives.
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.reactor.borrow().next_timeout()
-    }
-
-    /// Announces that this thread is about to sleep on `wait_fd`. False if there is work: call
-    /// `progress` instead of sleeping, and no `finish_wait`.
-    pub fn prepare_wait(&self) -> bool {
-        self.reactor.prepare(Sleeper::Program)
-    }
-
-    /// Sets the wake-up of a thread that sleeps on `wait_fd`, for operations that other threads
-    /// have begun. With `at_once` it wakes now.
-    pub fn rearm(&self, at_once: bool) {
-        self.reactor.rearm(at_once);
-    }
-
-    /// Ends the wait that `prepare_wait` began.
-    pub fn finish_wait(&self) {
-        self.reactor.borrow_mut().end_sleep(u64::MAX);
     }
 
     /// Runs a future to its end, and makes progress meanwhile.
@@ -359,29 +261,6 @@ impl Endpoint {
     /// counts as waiting for the message.
     pub fn probe(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<Probed> {
         self.reactor.borrow_mut().probe(from, tag, ignore)
-    }
-
-    /// Takes the oldest matching message out of matching; receive it with `recv_claimed`. Repeated
-    /// claims count as a wait, as with [`probe`](Self::probe).
-    pub fn claim(&self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
-        self.reactor.borrow_mut().claim(from, tag, ignore)
-    }
-
-    /// Returns true if a signal has stopped the process of a peer, as far as its link or its agent
-    /// can see. Links check the process while an answer of the peer is due and it is silent.
-    pub fn is_stopped(&self, peer: PeerId) -> bool {
-        self.reactor.engine().peer(peer).is_stopped()
-    }
-
-    /// Returns the operations that the program waits for now, with their peers, for people: such as
-    /// "for a message with tag 0x1 from rank 1 ...". `None` if there is none.
-    pub fn awaited(&self) -> Option<String> {
-        self.reactor.borrow().awaited()
-    }
-
-    /// Records that the program computes, not waits, while the caller makes progress in its place.
-    pub fn program_computes(&self) {
-        self.reactor.borrow_mut().waits.computes = true;
     }
 
     /// Sends a message. The operation has started when this returns; awaiting it gives the result
@@ -396,7 +275,7 @@ impl Endpoint {
     }
 
     /// Sends with completion data for the receiver.
-    pub fn send_with(
+    pub(crate) fn send_with(
         &self,
         to: PeerId,
         tag: u64,
@@ -468,7 +347,7 @@ impl Endpoint {
     }
 
     /// Receives a claimed message.
-    pub fn recv_claimed(&self, claimed: Claimed, buffer: Vec<u8>) -> Operation {
+    pub(crate) fn recv_claimed(&self, claimed: Claimed, buffer: Vec<u8>) -> Operation {
         let reactor = &mut *self.reactor.borrow_mut();
         let memory = Memory::Owned(buffer);
         let args = RecvArgs {
@@ -483,42 +362,6 @@ impl Endpoint {
         let now = reactor.receiver.tick();
         let started = reactor.receiver.engine.matching_mut().recv_claimed(now, claimed, args);
         self.started(reactor, started, memory)
-    }
-
-    /// Notices the peer's silence, as [`expect`](Self::expect), until the returned value is
-    /// dropped. `None` if the peer has failed.
-    pub fn watch(&self, peer: PeerId) -> Option<PeerWatch<'_>> {
-        let reactor = &mut *self.reactor.borrow_mut();
-        let now = reactor.receiver.tick();
-        let watched = reactor.receiver.engine.peer_mut(peer).watch(now);
-        reactor.flush();
-        watched.then(|| PeerWatch { endpoint: self, peer })
-    }
-
-    /// Opens the session with a peer before the first message, so that a dead peer is noticed.
-    pub fn open(&self, peer: PeerId) {
-        let reactor = &mut *self.reactor.borrow_mut();
-        let now = reactor.receiver.tick();
-        reactor.receiver.engine.peer_mut(peer).open(now);
-        reactor.flush();
-    }
-
-    /// Returns the number of messages, requests and active messages for a peer that have not left.
-    pub fn queued(&self, peer: PeerId) -> usize {
-        self.reactor.engine().peer(peer).queued()
-    }
-
-    /// Records that an answer of the peer is awaited without an operation: until `unexpect` its
-    /// silence is noticed. False if the peer has failed; then no `unexpect` follows.
-    pub fn expect(&self, peer: PeerId) -> bool {
-        let reactor = &mut *self.reactor.borrow_mut();
-        let now = reactor.receiver.time.clock.now();
-        reactor.receiver.engine.peer_mut(peer).watch(now)
-    }
-
-    /// Ends one `expect` that was true.
-    pub fn unexpect(&self, peer: PeerId) {
-        self.reactor.engine_mut().peer_mut(peer).unwatch();
     }
 
     /// Writes `data` to the peer's region at `offset`. Completes when it is there.

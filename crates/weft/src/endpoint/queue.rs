@@ -40,7 +40,7 @@ impl Wake for Notice {
 /// run to their ends.
 ///
 /// The queue needs no executor: [`poll`](Self::poll) makes progress, and a program that waits for
-/// other descriptors too sleeps on [`Endpoint::wait_fd`].
+/// other descriptors too sleeps on [`Waiting::fd`](super::Waiting::fd).
 ///
 /// ```
 /// use weft::CompletionQueue;

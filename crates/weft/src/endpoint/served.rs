@@ -1,24 +1,39 @@
 //! The agent of the host, and the endpoint's knowledge of its job.
 
 use super::Endpoint;
+use crate::choices::Server;
+use crate::reactor::Handle;
 use weft_agent::ServicesHandle;
-use weft_core::PeerId;
 use weft_link::secure::JobKey;
 
+/// The agent of the host and the job, as [`Endpoint::agent`] gives them.
+#[derive(Clone, Copy)]
+pub struct HostAgent<'a> {
+    reactor: &'a Handle,
+}
+
 impl Endpoint {
+    /// Returns the part that concerns the agent of this host.
+    #[inline]
+    pub fn agent(&self) -> HostAgent<'_> {
+        HostAgent { reactor: &self.reactor }
+    }
+}
+
+impl HostAgent<'_> {
     /// Records that one of the links leads to the agent of this host, which offers these services.
-    pub fn served_by(&self, services: ServicesHandle) {
+    pub fn serve(self, services: ServicesHandle) {
         self.reactor.borrow_mut().known.agent = Some(services);
     }
 
     /// Returns the services of this host's agent besides messages, if an agent serves this
     /// endpoint.
-    pub fn agent(&self) -> Option<ServicesHandle> {
+    pub fn services(self) -> Option<ServicesHandle> {
         self.reactor.borrow().known.agent.clone()
     }
 
     /// Sends queued requests to the agent now.
-    pub fn nudge_agent(&self) {
+    pub fn nudge(self) {
         let reactor = &mut *self.reactor.borrow_mut();
         let found =
             (0..reactor.links.len()).find(|&i| reactor.receiver.arriving.caps[i].name == "agent");
@@ -27,38 +42,20 @@ impl Endpoint {
         }
     }
 
-    /// True if a peer is reached through the agent of this host.
-    pub fn is_served(&self, peer: PeerId) -> bool {
-        self.reactor.borrow().is_served(peer)
-    }
-
-    /// True if a peer is reached without any agent, through memory.
-    pub fn is_past_agent(&self, peer: PeerId) -> bool {
-        self.reactor.borrow().is_past_agent(peer)
+    /// Returns the server of fetch-and-add for words made here from now on.
+    pub fn own_fetch_add(self) -> Server {
+        let engine = self.reactor.engine();
+        let (own, config) = (engine.peers().find(engine.id()), engine.config());
+        own.map_or_else(|| config.for_peer(config.rank).fetch_add, |me| engine.peer(me).fetch_add())
     }
 
     /// Records that the endpoint belongs to a job with this key.
-    pub fn in_job(&self, key: &JobKey) {
+    pub fn set_job_key(self, key: &JobKey) {
         self.reactor.borrow_mut().known.job_key = Some(key.clone());
     }
 
     /// Returns the key of the endpoint's job, from which other keys are derived.
-    pub fn job_key(&self) -> Option<JobKey> {
+    pub fn job_key(self) -> Option<JobKey> {
         self.reactor.borrow().known.job_key.clone()
-    }
-
-    /// Returns the identity of this endpoint.
-    pub fn id(&self) -> weft_core::EndpointId {
-        self.reactor.engine().id()
-    }
-
-    /// True if a peer's memory can be copied directly.
-    pub fn is_direct(&self, peer: PeerId) -> bool {
-        self.reactor.engine().peer(peer).info().is_some_and(|(_, _, caps)| caps.direct)
-    }
-
-    /// Returns the configuration of this endpoint.
-    pub fn config(&self) -> weft_core::Config {
-        self.reactor.engine().config().clone()
     }
 }

@@ -18,10 +18,10 @@ impl Endpoint {
         let always = || true;
         self.recv_sized_unless((from, tag, ignore), max_len, always, |_| {
             if watch.is_none() {
-                watch = from.and_then(|peer| self.watch(peer));
+                watch = from.and_then(|peer| self.peer(peer).watch());
             }
             let peer = from?;
-            Some(OpError::Peer { peer, failure: self.peer_failure(peer)? })
+            Some(OpError::Peer { peer, failure: self.peer(peer).failure()? })
         })
         .await
     }
@@ -71,9 +71,9 @@ impl Endpoint {
         let mut watch = None;
         let hopeless = |_: &mut Context<'_>| {
             if watch.is_none() {
-                watch = self.watch(from);
+                watch = self.peer(from).watch();
             }
-            Some(OpError::Peer { peer: from, failure: self.peer_failure(from)? })
+            Some(OpError::Peer { peer: from, failure: self.peer(from).failure()? })
         };
         self.recv_once_there((Some(from), tag, 0), max_len, || true, hopeless).await
     }
@@ -94,7 +94,7 @@ impl Endpoint {
             probing.get_or_insert_with(|| self.reactor.probing(from, tag, ignore));
             // Registered first: the call of `hopeless` may find the failure that ends this wait.
             self.reactor.borrow_mut().receiver.outcome.arrivals.push(cx.waker().clone());
-            let hopeless = hopeless(cx).or_else(|| self.end_error());
+            let hopeless = hopeless(cx).or_else(|| self.waiting().end_error());
             hopeless.map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
         })
         .await?;

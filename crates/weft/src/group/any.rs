@@ -41,7 +41,7 @@ impl<'a> Senders<'a> {
             if Pin::new(patience).poll(cx).is_ready() {
                 // Only after a time, since it opens a session with every rank.
                 let peers = self.others().filter_map(|rank| self.group.find_peer(rank).ok());
-                self.watches = Some(peers.filter_map(|peer| endpoint.watch(peer)).collect());
+                self.watches = Some(peers.filter_map(|peer| endpoint.peer(peer).watch()).collect());
                 self.patience = None;
                 self.failures = None;
             }
@@ -86,7 +86,7 @@ impl<'a> Senders<'a> {
         let Some(peer) = self.group.inner.peers.borrow()[rank] else {
             return self.watches.as_ref().map(|_| NO_LINK);
         };
-        let failure = self.group.endpoint().peer_failure(peer)?;
+        let failure = self.group.endpoint().peer(peer).failure()?;
         Some(OpError::Peer { peer, failure })
     }
 }

@@ -58,7 +58,7 @@ impl Call {
     /// Starts an empty message. To a rank that has not answered yet, it ends only when it has been
     /// received: else it would still wait for the answer when it ends, and stop with its process.
     pub fn post_met(&self, to: usize) -> Result<Sent, OpError> {
-        let ready = self.group.inner.endpoint.is_ready(self.group.find_peer(to)?);
+        let ready = self.group.inner.endpoint.peer(self.group.find_peer(to)?).is_ready();
         self.post_by(to, Vec::new(), !ready)
     }
 
@@ -216,7 +216,7 @@ impl Running {
         if why.is_news {
             for rank in (0..group.size()).filter(|&rank| rank != group.rank()) {
                 let Ok(peer) = group.find_peer(rank) else { continue };
-                if inner.endpoint.peer_failure(peer).is_none() {
+                if inner.endpoint.peer(peer).failure().is_none() {
                     report(&inner.port, peer, &self.under_way, &why);
                 }
             }

@@ -230,7 +230,7 @@ impl Group {
         let known = endpoint.find_peer(address.endpoint);
         if let Some(peer) = known {
             let here = endpoint.address().host;
-            endpoint.set_name(peer, &rank_name(number, &address, host.as_deref(), here));
+            endpoint.peer(peer).set_name(&rank_name(number, &address, host.as_deref(), here));
         }
         let peer = connected.map_err(|why| {
             weft_link::error!("rank {number}: {why}");
@@ -330,9 +330,9 @@ impl Group {
             let mut watch = None;
             let failure_of_all = |_: &mut Context<'_>| {
                 if watch.is_none() {
-                    watch = endpoint.watch(peer);
+                    watch = endpoint.peer(peer).watch();
                 }
-                endpoint.peer_failure(peer).map(|failure| OpError::Peer { peer, failure })
+                endpoint.peer(peer).failure().map(|failure| OpError::Peer { peer, failure })
             };
             let of = (Some(peer), tag, 0);
             let received =

@@ -64,7 +64,7 @@ use std::fmt;
 use std::rc::Rc;
 use weft_core::{Instant, PeerFailure, PeerId};
 
-/// The client number of the active messages of [`Endpoint::handle`](crate::Endpoint::handle).
+/// The client number of the active messages of [`Active::handle`](crate::endpoint::Active::handle).
 pub const ACTIVE: u8 = 0;
 /// The first client number of the crates of weft. The numbers from 1 up to this one are for
 /// programs.

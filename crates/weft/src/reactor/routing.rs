@@ -548,7 +548,7 @@ mod tests {
         });
         let peer = here.connect(&left).unwrap();
         word.join().unwrap();
-        assert_eq!(here.peer_failure(peer), Some(PeerFailure::Closed));
+        assert_eq!(here.peer(peer).failure(), Some(PeerFailure::Closed));
         let text = here.explain(weft_core::OpError::Peer { peer, failure: PeerFailure::Closed });
         assert!(text.contains("it left the job"), "{text}");
     }

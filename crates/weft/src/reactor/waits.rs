@@ -47,7 +47,7 @@ fn plain(tag: u64, ignore: u64) -> String {
 }
 
 /// The object of a wait without an operation of the endpoint, for
-/// [`Endpoint::wait_for`](crate::Endpoint::wait_for).
+/// [`Waiting::wait_for`](crate::endpoint::Waiting::wait_for).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaits {
     /// Anything that arrives; named only if no other object is.

@@ -83,7 +83,7 @@ impl SharedJob {
         // Errors show this name.
         let host = host.as_deref();
         self.endpoint
-            .with(|e| e.set_name(peer, &rank_name(rank, &address, host, e.address().host)));
+            .with(|e| e.peer(peer).set_name(&rank_name(rank, &address, host, e.address().host)));
         self.peers.borrow_mut()[rank] = Some(peer);
         Ok(peer)
     }

@@ -96,10 +96,10 @@ impl WaitLog {
 pub struct Inside<'a>(&'a Endpoint);
 
 impl Inside<'_> {
-    /// Sends an active message, as [`Endpoint::send_active`].
+    /// Sends an active message, as [`Active::send`](crate::endpoint::Active::send).
     ///
     /// # Errors
-    /// Returns the errors of [`Endpoint::send_active`].
+    /// Returns the errors of [`Active::send`](crate::endpoint::Active::send).
     pub fn send_active(
         &self,
         to: PeerId,
@@ -107,7 +107,7 @@ impl Inside<'_> {
         argument: u32,
         data: &[u8],
     ) -> Result<(), OpError> {
-        self.0.send_active(to, handler, argument, data)
+        self.0.active().send(to, handler, argument, data)
     }
 }
 
@@ -172,7 +172,7 @@ impl Blocking for SharedEndpoint {
         loop {
             if let Some(ended) = state.endpoint.get().collect(ticket) {
                 if patience.began.is_none() {
-                    state.endpoint.get().attend();
+                    state.endpoint.get().waiting().attend();
                 }
                 return ended;
             }
@@ -185,7 +185,7 @@ impl Blocking for SharedEndpoint {
                 if state.asleep {
                     // An operation begun here may need a retransmission before the leader would
                     // wake.
-                    state.endpoint.get().rearm(false);
+                    state.endpoint.get().waiting().rearm(false);
                 }
                 let waited = self.shared.progressed.wait_timeout(state, left);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -268,7 +268,7 @@ impl SharedEndpoint {
         number: u32,
         mut handler: impl FnMut(&Inside<'_>, ActiveMessage) + Send + 'static,
     ) {
-        self.with(|e| e.handle(number, move |e, message| handler(&Inside(e), message)));
+        self.with(|e| e.active().handle(number, move |e, message| handler(&Inside(e), message)));
     }
 
     /// Sends an active message of at most 64 KiB.
@@ -282,7 +282,7 @@ impl SharedEndpoint {
         argument: u32,
         data: &[u8],
     ) -> Result<(), OpError> {
-        self.with(|e| e.send_active(to, handler, argument, data))
+        self.with(|e| e.active().send(to, handler, argument, data))
     }
 
     /// Sends a message and returns when the buffer is free.
@@ -341,14 +341,14 @@ impl SharedEndpoint {
         let endpoint = state.endpoint.get();
         let mut wish = cancel.lock();
         let cancelled = match *wish {
-            CancelState::Running(ticket) => endpoint.cancel_awaited(ticket),
+            CancelState::Running(ticket) => endpoint.posted().cancel_awaited(ticket),
             CancelState::Nothing | CancelState::Asked => {
                 *wish = CancelState::Asked;
                 return true;
             }
         };
         if state.asleep {
-            endpoint.rearm(true);
+            endpoint.waiting().rearm(true);
         }
         self.shared.progressed.notify_all();
         cancelled
@@ -362,17 +362,17 @@ impl SharedEndpoint {
 
     /// Registers `len` bytes of new memory, zeroed, for remote use; returns its key.
     pub fn register(&self, len: usize, rights: Rights) -> Option<u64> {
-        self.with(|e| e.register(len, rights))
+        self.with(|e| e.regions().register(len, rights))
     }
 
     /// Ends remote use of a region and returns its memory.
     pub fn unregister(&self, key: u64) -> Vec<u8> {
-        self.with(|e| e.unregister(key))
+        self.with(|e| e.regions().unregister(key))
     }
 
     /// Reads or writes a registered region of this endpoint, under the lock.
     pub fn with_region<R>(&self, key: u64, f: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
-        self.with(|e| e.with_region(key, f))
+        self.with(|e| e.regions().with(key, f))
     }
 
     /// Writes `data` to the peer's region at `offset`; returns when it is there.
@@ -421,16 +421,16 @@ impl SharedEndpoint {
     /// Makes one round of progress for all; sleeps without the lock if there is nothing to do.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let endpoint = state.endpoint.get();
-        if endpoint.wait(Some(Duration::from_micros(2))) || !endpoint.prepare_wait() {
+        if endpoint.wait(Some(Duration::from_micros(2))) || !endpoint.waiting().prepare() {
             return state;
         }
-        let Some(fd) = endpoint.wait_fd().map(|fd| fd.as_raw_fd()) else { return state };
+        let Some(fd) = endpoint.waiting().fd().map(|fd| fd.as_raw_fd()) else { return state };
         state.asleep = true;
         drop(state);
         crate::reactor::sleep_on(fd);
         let mut state = self.lock();
         state.asleep = false;
-        state.endpoint.get().finish_wait();
+        state.endpoint.get().waiting().finish();
         state
     }
 

@@ -34,7 +34,7 @@ pub(super) fn start(shared: &Arc<Shared>, period: Duration) {
             if state.calls == seen {
                 // Other handlers are served although one panicked; the panic was reported.
                 let polled = catch_unwind(AssertUnwindSafe(|| {
-                    state.endpoint.get().program_computes();
+                    state.endpoint.get().waiting().program_computes();
                     state.endpoint.get().progress()
                 }));
                 polled.map_or_else(std::mem::forget, |_| ());

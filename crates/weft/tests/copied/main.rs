@@ -85,7 +85,7 @@ fn forks__while_it_has_an_endpoint() {
 
 fn counter(endpoint: &Endpoint, name: &str) -> u64 {
     let of = |&(_, n, _): &(&str, &str, u64)| n == name;
-    endpoint.link_counters().iter().find(|it| of(it)).map_or(0, |&(_, _, value)| value)
+    endpoint.counters().links().iter().find(|it| of(it)).map_or(0, |&(_, _, value)| value)
 }
 
 fn fork(links: &str) {

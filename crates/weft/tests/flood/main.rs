@@ -116,8 +116,8 @@ fn flood__that_fills_the_room_ends_with_ranks_bytes_and_setting() {
         let config =
             Config { unexpected_max, rendezvous_max, peer_timeout_ms: 1_000, ..Config::default() };
         let p = pair(name, &config);
-        p.a.set_name(p.to_b, "rank 1");
-        p.b.set_name(p.to_a, "rank 0");
+        p.a.peer(p.to_b).set_name("rank 1");
+        p.b.peer(p.to_a).set_name("rank 0");
         let awaited = p.b.recv(Some(p.to_a), 2, 0, vec![0; 4]);
         let sends: Vec<_> = (0..400).map(|i| p.a.send(p.to_b, 1, bytes(i, 70_000))).collect();
         let last = p.a.send(p.to_b, 2, bytes(0, 70_000));

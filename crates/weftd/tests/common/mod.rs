@@ -92,7 +92,7 @@ impl Served {
         let (link, services) = self.link(key, id, &config)?;
         let links: Vec<Box<dyn Link>> = vec![Box::new(link)];
         let endpoint = Endpoint::with_links(config, id, Clock::system(), links);
-        endpoint.served_by(services.clone());
+        endpoint.agent().serve(services.clone());
         Ok(Rank { endpoint, services })
     }
 

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn weft_send_from(
             match sent {
                 Ok(()) => return Ok(WEFT_OK),
                 Err(OpError::Busy) if job.depth.get() == 0 => {
-                    job.endpoint().wait_for(Awaits::Room(Some(peer)));
+                    job.endpoint().waiting().wait_for(Awaits::Room(Some(peer)));
                 }
                 Err(OpError::Refused) => {
                     let why = "many returned addresses wait: call weft_returned or weft_flush";

@@ -189,7 +189,7 @@ pub unsafe extern "C" fn weft_wait_fd(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.sleeps_itself()?;
-        let fd = job.endpoint().wait_fd().map(|fd| fd.as_raw_fd());
+        let fd = job.endpoint().waiting().fd().map(|fd| fd.as_raw_fd());
         fd.ok_or_else(|| Fault(WEFT_REFUSED, "the system gives no descriptor to wait on".into()))
     })
 }
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn weft_prepare_wait(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.sleeps_itself()?;
-        Ok(c_int::from(job.endpoint().prepare_wait()))
+        Ok(c_int::from(job.endpoint().waiting().prepare()))
     })
 }
 
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn weft_finish_wait(job: *mut WeftJob) -> c_int {
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         job.sleeps_itself()?;
-        job.endpoint().finish_wait();
+        job.endpoint().waiting().finish();
         Ok(WEFT_OK)
     })
 }

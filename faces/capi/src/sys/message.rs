@@ -246,7 +246,7 @@ pub unsafe extern "C" fn weft_msg_claim(
         // SAFETY: promised by the caller.
         unsafe { store(message, std::ptr::null_mut()) }?;
         let RecvSpec { source, tag, ignore } = spec(job, rank, tag, ignore)?;
-        let look = || job.endpoint().claim(source, tag, ignore);
+        let look = || job.endpoint().posted().claim(source, tag, ignore);
         let found = look().or_else(|| {
             job.packets.poll();
             look()

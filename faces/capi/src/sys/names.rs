@@ -364,7 +364,8 @@ pub unsafe extern "C" fn weft_names_claim_rank(
     enter(|| {
         // SAFETY: promised by the caller.
         let (names, job, name) = unsafe { (names_of(names)?, job_of(job)?, name(text_of_name)?) };
-        let spec = job.endpoint().name(&name).map_err(|e| Fault(WEFT_REFUSED, e.to_string()))?;
+        let spec = weft::names::claim_of(job.endpoint(), &name)
+            .map_err(|e| Fault(WEFT_REFUSED, e.to_string()))?;
         let number = names.names.borrow_mut().claim(&with_flags(spec, flags)?)?;
         // SAFETY: promised by the caller.
         unsafe { store(claim, number) }?;
@@ -638,7 +639,7 @@ pub unsafe extern "C" fn weft_connect_name(
         let (names, job, name) = unsafe { (names_of(names)?, job_of(job)?, name(text_of_name)?) };
         job.may_wait()?;
         let mut names = names.names.borrow_mut();
-        let peer = job.endpoint().connect_name(&mut names, &name, pick(which)?);
+        let peer = weft::names::connect(job.endpoint(), &mut names, &name, pick(which)?);
         let peer = peer.map_err(|error| match error {
             NameError::Names(why) => why.into(),
             NameError::Connect(why) => Fault(WEFT_PEER, why.to_string()),

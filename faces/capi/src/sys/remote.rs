@@ -530,11 +530,11 @@ pub unsafe extern "C" fn weft_choose(
         // SAFETY: promised by the caller.
         let job = unsafe { job_of(job) }?;
         let peer = job.peer(rank)?;
-        let chosen = job.packets.endpoint().chosen(peer);
+        let chosen = job.packets.endpoint().peer(peer).choices();
         let chosen =
             chosen.ok_or_else(|| Fault::argument(format!("rank {rank} is no peer of this one")))?;
         let choices = choose(chosen, name, value)?;
-        job.packets.endpoint().choose(peer, &choices)?;
+        job.packets.endpoint().peer(peer).choose(&choices)?;
         Ok(WEFT_OK)
     })
 }

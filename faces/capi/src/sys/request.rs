@@ -92,7 +92,7 @@ impl Drop for WeftRequest {
         // A call unwound while its operation would use the memory later: the memory is taken back.
         if let Some(op) = self.op.get().filter(|_| self.outcome.get_mut().is_none()) {
             // SAFETY: a request lives no longer than its job.
-            unsafe { &*self.head.job::<WeftJob>() }.endpoint().take_back(op);
+            unsafe { &*self.head.job::<WeftJob>() }.endpoint().posted().take_back(op);
         }
         if self.check.get_mut().is_some() {
             // SAFETY: as before.
@@ -155,7 +155,7 @@ impl WeftRequest {
     ) -> Result<(), Fault> {
         let args = SendArgs { context: self.context(), ..args };
         // SAFETY: promised by the caller.
-        let posted = unsafe { job.endpoint().post_send(data, args) };
+        let posted = unsafe { job.endpoint().posted().send(data, args) };
         match posted.map_err(|why| refused(job, why))? {
             Some(op) => self.op.set(Some(op)),
             None => self.end(Ok(WeftStatus::NOTHING)),
@@ -183,7 +183,7 @@ impl WeftRequest {
         let Some(Memory { at, len }) = self.memory else { return Ok(()) };
         let args = self.recv_args(spec, len);
         // SAFETY: promised by the caller.
-        let posted = unsafe { job.endpoint().post_recv(at, args) };
+        let posted = unsafe { job.endpoint().posted().recv(at, args) };
         self.op.set(Some(posted.map_err(|why| refused(job, why))?));
         Ok(())
     }
@@ -196,7 +196,7 @@ impl WeftRequest {
         let Some(Memory { at, len }) = self.memory else { return Ok(()) };
         let args = self.recv_args(RecvSpec { source: None, tag: 0, ignore: 0 }, len);
         // SAFETY: promised by the caller.
-        let posted = unsafe { job.endpoint().post_recv_claimed(claimed, at, args) };
+        let posted = unsafe { job.endpoint().posted().recv_claimed(claimed, at, args) };
         self.op.set(Some(posted.map_err(|why| refused(job, why))?));
         Ok(())
     }
@@ -265,7 +265,7 @@ impl WeftRequest {
 
 /// Handles the completions in the endpoint's queue, and collective operations that have ended.
 pub(super) fn collect(job: &WeftJob) {
-    while let Some(completion) = job.endpoint().poll_completion() {
+    while let Some(completion) = job.endpoint().posted().poll() {
         let request = completion.context as *const WeftRequest;
         // SAFETY: the context of each operation on this queue is its request, which lives until its
         // end was reported here, or the operation was taken back.
@@ -293,14 +293,14 @@ impl<'a> Expected<'a> {
         let me = job.world().rank();
         let others = (0..job.world().size()).filter(|&rank| rank != me);
         let peers = others.filter_map(|rank| job.world().peer(rank).ok());
-        let peers = peers.filter(|&peer| job.endpoint().expect(peer)).collect();
+        let peers = peers.filter(|&peer| job.endpoint().peer(peer).expect()).collect();
         Expected { job, peers }
     }
 }
 
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
-        self.peers.iter().for_each(|&peer| self.job.endpoint().unexpect(peer));
+        self.peers.iter().for_each(|&peer| self.job.endpoint().peer(peer).unexpect());
     }
 }
 
@@ -311,7 +311,7 @@ fn failure_of_all(job: &WeftJob) -> Option<OpError> {
     let (mut remain, mut gone) = (false, None);
     for rank in (0..job.world().size()).filter(|&rank| rank != me) {
         let known = job.world().peer(rank).ok();
-        let failed = known.and_then(|peer| Some((peer, job.endpoint().peer_failure(peer)?)));
+        let failed = known.and_then(|peer| Some((peer, job.endpoint().peer(peer).failure()?)));
         let Some((peer, failure)) = failed else {
             remain = true;
             continue;
@@ -336,7 +336,7 @@ fn wait_until(
 ) -> Result<bool, Fault> {
     collect(job);
     if done() {
-        job.endpoint().attend();
+        job.endpoint().waiting().attend();
         return Ok(true);
     }
     job.may_wait()?;
@@ -349,10 +349,10 @@ fn wait_until(
                 expected = Some(Expected::all(job));
                 failures = None;
             }
-            let now = job.endpoint().failures();
+            let now = job.endpoint().waiting().failures();
             if failures.replace(now) != Some(now) {
                 if let (Some(error), Some(op)) = (failure_of_all(job), request.op.get()) {
-                    job.endpoint().take_back(op);
+                    job.endpoint().posted().take_back(op);
                     let Fault(code, text) = job.fault(error);
                     request.op.set(None);
                     request.end(Err((WeftStatus { code, ..WeftStatus::NOTHING }, text)));
@@ -466,7 +466,7 @@ pub unsafe extern "C" fn weft_test(
             job.packets.poll();
             collect(job);
         } else {
-            job.endpoint().attend();
+            job.endpoint().waiting().attend();
         }
         let is_done = living[0].1.is_done();
         drop(living);
@@ -561,7 +561,7 @@ pub unsafe extern "C" fn weft_cancel(request: *mut WeftRequest) -> c_int {
         let (request, job) = unsafe { object_of(request.cast_const()) }?;
         if let (Some(op), Some(_)) = (request.op.get(), request.memory) {
             if !request.is_done() {
-                job.endpoint().cancel(op);
+                job.endpoint().posted().cancel(op);
                 collect(job);
             }
         }

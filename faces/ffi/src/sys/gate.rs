@@ -133,7 +133,7 @@ impl<F: Face> Seat<F> {
     #[cold]
     fn wake_service(&mut self) {
         self.leader = Leader::Nobody;
-        self.face.endpoint().finish_wait();
+        self.face.endpoint().waiting().finish();
         self.bells.service.ring();
     }
 
@@ -149,7 +149,7 @@ impl<F: Face> Seat<F> {
     pub fn prepare_wait(&mut self) -> bool {
         let before = self.face.changes();
         self.face.before_sleep();
-        self.face.changes() == before && self.face.endpoint().prepare_wait()
+        self.face.changes() == before && self.face.endpoint().waiting().prepare()
     }
 
     fn end(&mut self, time: Duration) {
@@ -366,7 +366,7 @@ impl<F: Face> Inside<F> {
         }
         if seat.leader == (Leader::Program { asleep: true }) {
             // An operation that this call began may need the sleeper earlier.
-            seat.face.endpoint().finish_wait();
+            seat.face.endpoint().waiting().finish();
             if changed || !seat.prepare_wait() {
                 seat.bells.leader.ring();
             }

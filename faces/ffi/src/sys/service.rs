@@ -71,7 +71,7 @@ impl<F: Face> Inside<F> {
         seat.rounds += u64::from(!is_service);
         let asleep = seat.leader == Leader::Program { asleep: true };
         if asleep {
-            seat.face.endpoint().finish_wait();
+            seat.face.endpoint().waiting().finish();
         }
         Ok(seat.round())
     }
@@ -134,9 +134,9 @@ impl<F: Face> Inside<F> {
     fn lead(&mut self, until: &mut Until) -> Result<bool, F::Code> {
         let seat = self.seat()?;
         seat.leader = Leader::Program { asleep: false };
-        let did = seat.face.endpoint().wait_awake(SPIN);
+        let did = seat.face.endpoint().waiting().wait_awake(SPIN);
         seat.face.reap();
-        let polls_on = !did && seat.face.endpoint().polls_always();
+        let polls_on = !did && seat.face.endpoint().waiting().polls_always();
         if did || polls_on || !seat.prepare_wait() {
             self.end_lead(false)?;
             return match polls_on {
@@ -145,7 +145,7 @@ impl<F: Face> Inside<F> {
             };
         }
         let bells = Arc::clone(&seat.bells);
-        let fd = seat.face.endpoint().wait_fd().map_or(-1, |fd| fd.as_raw_fd());
+        let fd = seat.face.endpoint().waiting().fd().map_or(-1, |fd| fd.as_raw_fd());
         until.runs();
         self.unlock_to_sleep();
         bell::wait(&[fd, bells.leader.fd()], until.left());
@@ -175,7 +175,7 @@ impl<F: Face> Inside<F> {
         let seat = self.seat()?;
         seat.leader = Leader::Nobody;
         if slept {
-            seat.face.endpoint().finish_wait();
+            seat.face.endpoint().waiting().finish();
         }
         if seat.followers > 0 {
             // One of them leads on.
@@ -233,7 +233,7 @@ fn serve<F: Face>(slot: &'static Slot<F>, generation: u32, bells: &Bells) {
             continue;
         };
         seat.leader = Leader::Nobody;
-        seat.face.endpoint().finish_wait();
+        seat.face.endpoint().waiting().finish();
         let _closed = inside.progress();
     }
 }
@@ -260,8 +260,8 @@ impl<F: Face> Inside<F> {
         if seat.face.is_call_due() || !seat.prepare_wait() {
             return Nap::None;
         }
-        let Some(fd) = seat.face.endpoint().wait_fd().map(|fd| fd.as_raw_fd()) else {
-            seat.face.endpoint().finish_wait();
+        let Some(fd) = seat.face.endpoint().waiting().fd().map(|fd| fd.as_raw_fd()) else {
+            seat.face.endpoint().waiting().finish();
             return Nap::Bell(Some(TICK));
         };
         seat.leader = Leader::Service;

@@ -20,7 +20,7 @@ impl Open {
     pub fn post_receive(&mut self, key: Key) -> Answer {
         self.settle_expected();
         let is_alone = self.posted == 0 && !self.has_handler();
-        if !is_alone || self.is_disabled || !self.endpoint().has_room() {
+        if !is_alone || self.is_disabled || !self.endpoint().posted().has_room() {
             return self.post_now(key);
         }
         let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
@@ -28,7 +28,7 @@ impl Open {
         let (tag, ignore) = (request.status.match_info, !request.mask);
         let spec = RecvSpec { source: None, tag, ignore };
         // SAFETY: the program lends the memory until the request has ended; `mx_irecv` says so.
-        let expects = unsafe { self.endpoint().expect_message(at, len, spec) };
+        let expects = unsafe { self.endpoint().posted().expect(at, len, spec) };
         if !expects {
             return self.post_now(key);
         }
@@ -50,7 +50,8 @@ impl Open {
         };
         let at = request.memory.room().ok_or(code::NO_RESOURCES)?;
         // SAFETY: the program lends the memory until the request has ended; `mx_irecv` says so.
-        let op = unsafe { self.endpoint().post_recv(at, args) }.map_err(|_| code::NO_RESOURCES)?;
+        let op =
+            unsafe { self.endpoint().posted().recv(at, args) }.map_err(|_| code::NO_RESOURCES)?;
         self.note_posted(key, op);
         Ok(())
     }
@@ -59,7 +60,7 @@ impl Open {
     #[inline]
     pub fn look_expected(&mut self) {
         if let Some(key) = self.expecting {
-            let state = self.endpoint().expected();
+            let state = self.endpoint().posted().expected();
             self.handle_expected(key, &state);
         }
     }
@@ -74,7 +75,7 @@ impl Open {
             }
             Expected::Posted(op) => {
                 self.expecting = None;
-                match self.endpoint().adopt(*op, context_of(key)) {
+                match self.endpoint().posted().adopt(*op, context_of(key)) {
                     None => self.note_posted(key, *op),
                     Some(came) => self.ended_receive(key, &came.status, came.error),
                 }
@@ -87,7 +88,7 @@ impl Open {
     #[inline]
     pub fn settle_expected(&mut self) {
         let Some(key) = self.expecting else { return };
-        let state = self.endpoint().expected();
+        let state = self.endpoint().posted().expected();
         match state {
             Expected::Waiting => self.post_expected(key),
             state => self.handle_expected(key, &state),
@@ -105,7 +106,7 @@ impl Open {
     /// Forgets the expected receive: its memory is not written any more.
     pub fn forget_expected(&mut self) {
         if self.expecting.take().is_some() {
-            self.endpoint().end_expected();
+            self.endpoint().posted().end_expected();
         }
     }
 

@@ -123,7 +123,7 @@ unsafe impl Face for Open {
     fn progress(&self) -> bool {
         // Frames of MXoE are looked for in whole rounds alone.
         match self.expecting.is_some() && self.wired.is_none() {
-            true => self.endpoint().progress_expected(),
+            true => self.endpoint().posted().progress_expected(),
             false => self.endpoint().progress(),
         }
     }
@@ -137,7 +137,7 @@ unsafe impl Face for Open {
         for key in self.requests.keys() {
             // The program may free the memory.
             let op = self.requests.get(key).and_then(|request| request.op);
-            op.into_iter().for_each(|op| self.endpoint().take_back(op));
+            op.into_iter().for_each(|op| self.endpoint().posted().take_back(op));
         }
         self.end_wired(WIRE_END);
     }
@@ -270,7 +270,7 @@ impl Open {
         };
         match (request.kind, request.op) {
             (Kind::Recv, Some(op)) => {
-                if self.endpoint().cancel(op) {
+                if self.endpoint().posted().cancel(op) {
                     let request = self.requests.get_mut(key);
                     request.into_iter().for_each(|request| request.instead = Some(status));
                 }
@@ -282,7 +282,7 @@ impl Open {
                 self.end_with(key, status);
             }
             (Kind::Send | Kind::Connect, op) => {
-                op.into_iter().for_each(|op| self.endpoint().take_back(op));
+                op.into_iter().for_each(|op| self.endpoint().posted().take_back(op));
                 self.end_with(key, status);
             }
         }
@@ -308,7 +308,7 @@ impl Open {
     /// Handles operations that have ended.
     #[inline]
     pub fn collect(&mut self) {
-        while let Some(done) = self.endpoint().poll_completion() {
+        while let Some(done) = self.endpoint().posted().poll() {
             if !self.ended_unexpected(&done) && !self.ended_wired(&done) {
                 self.ended(&done);
             }
@@ -457,7 +457,7 @@ impl Open {
         // A copy needs no acknowledgement at once.
         let args = SendArgs { inject: true, ..SendArgs::new(peer, sending.bits, len as u64) };
         // SAFETY: promised by the caller.
-        unsafe { self.endpoint().post_send(at, args) }.is_ok()
+        unsafe { self.endpoint().posted().send(at, args) }.is_ok()
     }
 
     /// Starts a send that may last.
@@ -499,11 +499,11 @@ impl Open {
             ..SendArgs::new(peer, sending.bits, len as u64)
         };
         // SAFETY: promised by the caller, or the piece of the request, which stays until its end.
-        let posted = match unsafe { self.endpoint().post_send(at, args) } {
+        let posted = match unsafe { self.endpoint().posted().send(at, args) } {
             Err(weft::Refused::Busy) if args.inject => {
                 let args = SendArgs { inject: false, ..args };
                 // SAFETY: as above.
-                unsafe { self.endpoint().post_send(at, args) }
+                unsafe { self.endpoint().posted().send(at, args) }
             }
             posted => posted,
         };

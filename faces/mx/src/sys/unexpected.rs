@@ -176,7 +176,7 @@ impl Open {
             return None;
         }
         if self.unexpected.current.is_none() {
-            let (claimed, probed) = self.endpoint().claim(None, 0, u64::MAX)?;
+            let (claimed, probed) = self.endpoint().posted().claim(None, 0, u64::MAX)?;
             let (source, len) = self.origin(probed.source, probed.data, probed.len);
             let bits = probed.tag;
             let is_whole = match Origin::of(probed.data) {
@@ -229,7 +229,7 @@ impl Open {
             untagged: false,
         };
         // SAFETY: promised by the caller.
-        unsafe { self.endpoint().post_recv_claimed(claimed, at, args) }.ok()
+        unsafe { self.endpoint().posted().recv_claimed(claimed, at, args) }.ok()
     }
 
     /// Does as the handler has decided about the current message.
@@ -261,7 +261,7 @@ impl Open {
             // The engine has them as its own.
             return;
         }
-        while let Some((claimed, _)) = self.endpoint().claim(Some(peer), 0, u64::MAX) {
+        while let Some((claimed, _)) = self.endpoint().posted().claim(Some(peer), 0, u64::MAX) {
             // SAFETY: there is no memory.
             unsafe { self.receive_claimed(claimed, std::ptr::dangling_mut(), 0, DROP) };
         }

@@ -239,7 +239,7 @@ impl Open {
         };
         let post = |args| {
             // SAFETY: the bytes stay in the table until the operation has ended.
-            unsafe { self.port.endpoint().post_send(at, args) }
+            unsafe { self.port.endpoint().posted().send(at, args) }
         };
         let posted = match post(args) {
             Err(weft::Refused::Busy) if args.inject => post(SendArgs { inject: false, ..args }),
@@ -418,7 +418,7 @@ impl Open {
         }
         wired.wire.close(&wired.port);
         for (_, op) in wired.brought.slots.iter().flatten() {
-            op.iter().for_each(|op| self.port.endpoint().take_back(*op));
+            op.iter().for_each(|op| self.port.endpoint().posted().take_back(*op));
         }
     }
 }

@@ -344,7 +344,7 @@ impl State {
 /// operation, or 0.
 fn take_back(port: &Port, running: &mut Running) -> u32 {
     if let Some(op) = running.op.take() {
-        port.endpoint().take_back(op);
+        port.endpoint().posted().take_back(op);
     }
     match running.status & status::ERRORS {
         0 => 0,

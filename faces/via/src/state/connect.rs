@@ -60,9 +60,9 @@ impl State {
         };
         if connection.peer != Some(peer) {
             if let (Some(old), true) = (connection.peer, connection.watched) {
-                port.endpoint().unexpect(old);
+                port.endpoint().peer(old).unexpect();
             }
-            connection.watched = port.endpoint().expect(peer);
+            connection.watched = port.endpoint().peer(peer).expect();
         }
         (connection.peer, connection.offer) = (Some(peer), offer);
     }
@@ -74,7 +74,7 @@ impl State {
         };
         self.ways.remove(connection.own);
         if let (Some(peer), true) = (connection.peer, connection.watched) {
-            port.endpoint().unexpect(peer);
+            port.endpoint().peer(peer).unexpect();
         }
     }
 
@@ -128,7 +128,7 @@ impl State {
         self.join(port, key, peer, None);
         let offer = self.offer(key).ok_or(Code::InvalidState)?;
         tell(port, peer, &Control::Request { peers: None, offer, from, to });
-        if port.endpoint().peer_failure(peer).is_some() {
+        if port.endpoint().peer(peer).failure().is_some() {
             return Err(Code::NotReachable);
         }
         Ok(())
@@ -202,7 +202,7 @@ impl State {
         self.join(port, key, peer, Some(offer));
         let own = self.offer(key).ok_or(Code::InvalidState)?;
         tell(port, peer, &Control::Accept { to: offer.id, offer: own });
-        if port.endpoint().peer_failure(peer).is_some() {
+        if port.endpoint().peer(peer).failure().is_some() {
             return Err(Code::Timeout);
         }
         Ok(())
@@ -299,7 +299,7 @@ impl State {
             log::warn!(
                 "{}: a message about a connection of version {version}, this is {VERSION}: both \
                  sides need the same weft",
-                port.endpoint().describe(source)
+                port.endpoint().peer(source).describe()
             );
             return;
         };
@@ -408,7 +408,7 @@ impl State {
 
     /// True if a peer is this endpoint itself.
     fn is_self(&self, port: &Port, peer: PeerId) -> bool {
-        port.endpoint().identity(peer) == Some(port.endpoint().address().endpoint)
+        port.endpoint().peer(peer).identity() == Some(port.endpoint().address().endpoint)
     }
 
     /// The other side has given up.

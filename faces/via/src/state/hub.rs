@@ -24,7 +24,7 @@ impl Client for Hub {
     }
 
     fn failed(self: Rc<Self>, port: &Port, peer: PeerId, failure: PeerFailure) {
-        log::debug!("{}: {failure:?}", port.endpoint().describe(peer));
+        log::debug!("{}: {failure:?}", port.endpoint().peer(peer).describe());
         self.reap(port);
         self.state.borrow_mut().peer_failed(port, peer);
     }
@@ -35,7 +35,7 @@ impl Hub {
     /// message may be behind what they sent.
     #[inline]
     pub fn reap(&self, port: &Port) {
-        while let Some(done) = port.endpoint().poll_completion() {
+        while let Some(done) = port.endpoint().posted().poll() {
             self.state.borrow_mut().ended(port, done.context, done.op, done.error);
         }
     }

@@ -103,7 +103,7 @@ impl Regions {
             return false;
         };
         if let Some(old) = region.key.take() {
-            port.endpoint().unregister(old);
+            port.endpoint().regions().unregister(old);
         }
         region.attributes = attributes;
         let rights = Rights { read: attributes.read, write: attributes.write };
@@ -113,8 +113,9 @@ impl Regions {
         let key = remote_key(secret, handle);
         let first = region.start();
         // SAFETY: promised to `add`; `remove` ends it.
-        let added =
-            unsafe { port.endpoint().register_from(key, first, region.start, region.len, rights) };
+        let added = unsafe {
+            port.endpoint().regions().register_from(key, first, region.start, region.len, rights)
+        };
         region.key = added.then_some(key);
         added
     }
@@ -123,7 +124,7 @@ impl Regions {
     pub fn remove(&mut self, port: &Port, handle: u32) -> Option<Region> {
         let region = self.table.remove(self.key(handle)?)?;
         if let Some(key) = region.key {
-            port.endpoint().unregister(key);
+            port.endpoint().regions().unregister(key);
         }
         Some(region)
     }
@@ -241,7 +242,7 @@ impl<'a> Span<'a> {
     /// Starts a send of the bytes; a completion with the context follows.
     ///
     /// # Errors
-    /// Returns the errors of [`weft::Endpoint::post_send`].
+    /// Returns the errors of [`weft::endpoint::Posted::send`].
     pub fn send(&self, port: &Port, to: PeerId, tag: u64, context: u64) -> Result<OpId, Refused> {
         lend(port, self.start, SendArgs { context, ..SendArgs::active(to, tag, self.len) })
     }
@@ -249,7 +250,7 @@ impl<'a> Span<'a> {
     /// Starts a write of the bytes to the other side; a completion with the context follows.
     ///
     /// # Errors
-    /// Returns the errors of [`weft::Endpoint::post_put`].
+    /// Returns the errors of [`weft::endpoint::Posted::put`].
     pub fn put(
         &self,
         port: &Port,
@@ -258,13 +259,13 @@ impl<'a> Span<'a> {
         context: u64,
     ) -> Result<OpId, Refused> {
         // SAFETY: the state takes the operation back before the region ends.
-        unsafe { port.endpoint().post_put(self.start, self.len, to, at, context) }
+        unsafe { port.endpoint().posted().put(self.start, self.len, to, at, context) }
     }
 
     /// Starts a read of the other side's memory to the bytes; a completion follows.
     ///
     /// # Errors
-    /// Returns the errors of [`weft::Endpoint::post_get`].
+    /// Returns the errors of [`weft::endpoint::Posted::get`].
     pub fn get(
         &self,
         port: &Port,
@@ -273,14 +274,15 @@ impl<'a> Span<'a> {
         context: u64,
     ) -> Result<OpId, Refused> {
         // SAFETY: the state takes the operation back before the region ends.
-        unsafe { port.endpoint().post_get(self.start, self.len, of, at, context) }
+        unsafe { port.endpoint().posted().get(self.start, self.len, of, at, context) }
     }
 }
 
 /// Starts a send of lent memory.
 fn lend(port: &Port, start: *const u8, args: SendArgs) -> Result<OpId, Refused> {
     // SAFETY: the caller keeps the memory until the completion, or takes the operation back.
-    let started = unsafe { port.endpoint().post_send(start, SendArgs { inject: false, ..args }) };
+    let started =
+        unsafe { port.endpoint().posted().send(start, SendArgs { inject: false, ..args }) };
     started.map(|op| op.expect("an active message that is not injected has an operation"))
 }
 
@@ -302,7 +304,7 @@ impl Bounce {
     /// Starts to send these bytes; see [`Span::send`] for memory of the program.
     ///
     /// # Errors
-    /// Returns the errors of [`weft::Endpoint::post_send`].
+    /// Returns the errors of [`weft::endpoint::Posted::send`].
     pub fn send(&self, port: &Port, to: PeerId, tag: u64, context: u64) -> Result<OpId, Refused> {
         lend(port, self.0.as_ptr(), SendArgs { context, ..SendArgs::active(to, tag, self.0.len()) })
     }
@@ -310,7 +312,7 @@ impl Bounce {
     /// Starts to put these bytes into a peer's memory; see [`Span::put`] for memory of the program.
     ///
     /// # Errors
-    /// Returns the errors of [`weft::Endpoint::post_put`].
+    /// Returns the errors of [`weft::endpoint::Posted::put`].
     pub fn put(
         &self,
         port: &Port,
@@ -319,13 +321,13 @@ impl Bounce {
         context: u64,
     ) -> Result<OpId, Refused> {
         // SAFETY: the owner keeps the vector until the completion, or takes the operation back.
-        unsafe { port.endpoint().post_put(self.0.as_ptr(), self.0.len(), to, at, context) }
+        unsafe { port.endpoint().posted().put(self.0.as_ptr(), self.0.len(), to, at, context) }
     }
 
     /// Starts to get these bytes from a peer's memory; see [`Span::get`] for memory of the program.
     ///
     /// # Errors
-    /// Returns the errors of [`weft::Endpoint::post_get`].
+    /// Returns the errors of [`weft::endpoint::Posted::get`].
     pub fn get(
         &mut self,
         port: &Port,
@@ -334,7 +336,7 @@ impl Bounce {
         context: u64,
     ) -> Result<OpId, Refused> {
         // SAFETY: as in `put`; nothing reads the vector meanwhile.
-        unsafe { port.endpoint().post_get(self.0.as_mut_ptr(), self.0.len(), of, at, context) }
+        unsafe { port.endpoint().posted().get(self.0.as_mut_ptr(), self.0.len(), of, at, context) }
     }
 }
 

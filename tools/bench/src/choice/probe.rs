@@ -204,7 +204,7 @@ impl Line {
                 return Ok(());
             }
             packets.poll();
-            if packets.endpoint().agent().is_some() {
+            if packets.endpoint().agent().services().is_some() {
                 // The agent may share the core.
                 std::thread::yield_now();
             }

@@ -164,7 +164,7 @@ pub fn via_write(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 /// Time of a put of the endpoint, until it is complete.
 pub fn put(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
-    let key = endpoint.register(task.size, Rights::ALL).context("no key is left")?;
+    let key = endpoint.regions().register(task.size, Rights::ALL).context("no key is left")?;
     rank.tell(&key.to_le_bytes())?;
     let theirs = rank.hear_u64()?;
     let mut data = vec![1; task.size];
@@ -175,7 +175,7 @@ pub fn put(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     };
     let poll = |_: &mut Vec<u8>| _ = endpoint.progress();
     let outcome = one_sided(rank, task, &mut data, write, poll)?;
-    endpoint.unregister(key);
+    endpoint.regions().unregister(key);
     Ok(outcome)
 }
 

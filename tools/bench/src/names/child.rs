@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weft::names::{Name, Names, Pick};
+use weft::names::{claim_of, Name, Names, Pick};
 use weft::{Config, Endpoint, Links, PeerId};
 
 /// Run one process of `weft bench names`
@@ -91,16 +91,18 @@ impl Side {
         let endpoint = weft::job::open_endpoint(config, links, [9; 32])?;
         let mut names = Names::at(place)?;
         let [own, other] = [me, 1 - me].map(|at| format!("end:{at}"));
-        names.claim(&endpoint.name(&own.parse()?)?)?;
+        names.claim(&claim_of(&endpoint, &own.parse()?)?)?;
         let other: Name = other.parse()?;
         names.wait(&other, 1, LIMIT)?;
-        let peer = endpoint.connect_name(&mut names, &other, Pick::Turn)?;
+        let peer = weft::names::connect(&endpoint, &mut names, &other, Pick::Turn)?;
         Ok(Side { endpoint, names, other, peer })
     }
 
     fn send(&mut self, tag: u64) -> Result<()> {
         let to = match tag {
-            BY_NAME => self.endpoint.connect_name(&mut self.names, &self.other, Pick::Turn)?,
+            BY_NAME => {
+                weft::names::connect(&self.endpoint, &mut self.names, &self.other, Pick::Turn)?
+            }
             _ => self.peer,
         };
         Ok(self.endpoint.send_blocking(to, tag, &[7; SIZE])?)

@@ -91,7 +91,7 @@ pub(crate) trait Blocking: Sized {
             // SAFETY: `Borrowed` ends with this call, and `data` lives longer.
             let begun = unsafe { endpoint.begin_send(to, tag, data) };
             if matches!(begun, Ok(None)) {
-                endpoint.attend();
+                endpoint.waiting().attend();
             }
             begun
         });
@@ -162,7 +162,7 @@ impl Blocking for Endpoint {
     #[inline]
     fn wait_op(&self, ticket: Ticket) -> Ended {
         if let Some(ended) = self.collect(ticket) {
-            self.attend();
+            self.waiting().attend();
             return ended;
         }
         loop {
@@ -304,9 +304,9 @@ impl Endpoint {
         if self.reactor.borrow_mut().send_now(&args, data) {
             return Ok(None);
         }
-        while self.queued(to) >= INJECTED_MAX {
+        while self.peer(to).queued() >= INJECTED_MAX {
             // Backpressure: earlier messages have to leave first.
-            self.wait_for(Awaits::Room(Some(to)));
+            self.waiting().wait_for(Awaits::Room(Some(to)));
             self.reactor.borrow_mut().keep_coalescing(to);
         }
         let reactor = &mut *self.reactor.borrow_mut();

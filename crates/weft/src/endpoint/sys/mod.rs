@@ -2,9 +2,10 @@
 
 pub(crate) mod expect;
 pub(crate) mod lent;
-pub(crate) mod raw;
+pub(crate) mod posted;
+pub(crate) mod registration;
 
-use super::Endpoint;
+use super::{Endpoint, Waiting};
 use crate::reactor::Handle;
 use std::os::fd::BorrowedFd;
 
@@ -15,12 +16,15 @@ impl Endpoint {
         // SAFETY: an endpoint is a handle of its reactor and nothing else, by `repr(transparent)`.
         unsafe { &*std::ptr::from_ref(reactor).cast() }
     }
+}
 
+impl<'a> Waiting<'a> {
     /// A descriptor that becomes readable when `progress` has something to do, for the caller's own
-    /// `epoll` or `poll`: level-triggered, and never read. Before each sleep `prepare_wait` must
-    /// return true; after it call `finish_wait`, whatever ended the sleep; then call `progress`
-    /// until it has nothing more to do. Example: `examples/epoll.rs`.
-    pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+    /// `epoll` or `poll`: level-triggered, and never read. Before each sleep
+    /// [`prepare`](Self::prepare) must return true; after it call [`finish`](Self::finish),
+    /// whatever ended the sleep; then call `progress` until it has nothing more to do. Example:
+    /// `examples/epoll.rs`.
+    pub fn fd(self) -> Option<BorrowedFd<'a>> {
         let fd = self.reactor.borrow().waiter.fd()?;
         // SAFETY: this handle keeps the owner of the descriptor alive, and the owner never changes
         // it.

@@ -312,7 +312,7 @@ pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
         let (peer, _) = open.door.peer(addr).ok_or(code::BAD_ENDPOINT)?;
         let identity = match crate::address::wired(peer) {
             Some(peer) => open.session_wired(peer).into(),
-            None => open.endpoint().identity(peer).map_or(0, |id| id.0),
+            None => open.endpoint().peer(peer).identity().map_or(0, |id| id.0),
         };
         let (of, at) = addr.endpoint();
         // SAFETY: promised by the caller.

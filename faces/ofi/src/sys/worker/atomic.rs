@@ -116,7 +116,7 @@ fn refusal_of(denied: Denied) -> Refusal {
 impl Answers {
     pub fn new(endpoint: &Endpoint, touched: Touched) -> Answers {
         let answers = Answers { heard: Rc::default(), owed: Rc::default() };
-        endpoint.handle_at_once(REQUEST, move |regions, _, request| {
+        endpoint.active().handle_at_once(REQUEST, move |regions, _, request| {
             let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
             let answer = atomic::serve(&request, regions);
             if let (Some(0), Some(done)) = (answer.first(), Request::decode(&request)) {
@@ -126,12 +126,12 @@ impl Answers {
             Some(answer)
         });
         let owed = answers.owed.clone();
-        endpoint.handle(REQUEST, move |endpoint, message| {
+        endpoint.active().handle(REQUEST, move |endpoint, message| {
             let answer = (message.source, message.argument, message.data);
             owed.borrow_mut().add(endpoint, answer);
         });
         let heard = answers.heard.clone();
-        endpoint.handle(ANSWER, move |_, message| {
+        endpoint.active().handle(ANSWER, move |_, message| {
             heard.borrow_mut().push((message.source, message.argument, message.data));
         });
         answers
@@ -152,7 +152,7 @@ impl PendingAnswer {
         }
         if self.count.of(peer) >= REQUESTS_MAX {
             // A peer of this version does not send so many requests before it has answers.
-            log::warn!("{}: too many atomic operations at a time", endpoint.describe(peer));
+            log::warn!("{}: too many atomic operations at a time", endpoint.peer(peer).describe());
             return;
         }
         self.count.add(peer);
@@ -173,10 +173,10 @@ impl PendingAnswer {
 
 /// Sends an answer; false if there is no room for it now.
 fn say(endpoint: &Endpoint, (peer, number, answer): &Said) -> bool {
-    if endpoint.queued(*peer) > QUEUED_MAX {
+    if endpoint.peer(*peer).queued() > QUEUED_MAX {
         return false;
     }
-    match endpoint.send_active(*peer, ANSWER, *number, answer) {
+    match endpoint.active().send(*peer, ANSWER, *number, answer) {
         Ok(()) => true,
         Err(OpError::Busy) => false,
         // The peer is gone: there is nothing left to send.
@@ -212,7 +212,7 @@ impl Worker {
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
         let asked = state.remote.asked.count.of(peer);
-        if asked >= REQUESTS_MAX || self.endpoint.queued(peer) > QUEUED_MAX {
+        if asked >= REQUESTS_MAX || self.endpoint.peer(peer).queued() > QUEUED_MAX {
             return Err(self.busy());
         }
         let (way, kind) = match read {
@@ -224,10 +224,10 @@ impl Worker {
         let report = Report { context: op.context, flags, way, wanted, buf: op.buf, len };
         let message = op.request.encode();
         let number = state.remote.asked.keep(Pending { peer, report, results: op.results });
-        match self.endpoint.send_active(peer, REQUEST, number, &message) {
+        match self.endpoint.active().send(peer, REQUEST, number, &message) {
             Ok(()) => {
                 if state.remote.asked.count.add(peer) {
-                    self.endpoint.expect(peer);
+                    self.endpoint.peer(peer).expect();
                 }
                 Ok(0)
             }
@@ -249,11 +249,11 @@ impl Worker {
         let heard = std::mem::take(&mut *state.remote.answers.heard.borrow_mut());
         for (peer, number, answer) in heard {
             let Some(pending) = state.remote.asked.take(number, peer) else {
-                log::warn!("{}: an answer to nothing", self.endpoint.describe(peer));
+                log::warn!("{}: an answer to nothing", self.endpoint.peer(peer).describe());
                 continue;
             };
             if state.remote.asked.count.take(peer) {
-                self.endpoint.unexpect(peer);
+                self.endpoint.peer(peer).unexpect();
             }
             self.answered(state, pending, &answer);
         }
@@ -279,7 +279,7 @@ impl Worker {
             Refusal::Access => (err::EACCES, "beyond the memory, or not registered for this"),
             Refusal::Malformed => (err::EIO, "not understood: all ranks need the same weft"),
         };
-        let what = format!("{}: {text}", self.endpoint.describe(pending.peer));
+        let what = format!("{}: {text}", self.endpoint.peer(pending.peer).describe());
         self.report_failure(state, &pending.report, error, what);
     }
 
@@ -288,12 +288,12 @@ impl Worker {
     pub(super) fn give_up(&self, state: &mut State) {
         let peers: Vec<PeerId> = state.remote.asked.count.peers().collect();
         for peer in peers {
-            let Some(failure) = self.endpoint.peer_failure(peer) else { continue };
+            let Some(failure) = self.endpoint.peer(peer).failure() else { continue };
             log::debug!("atomic operations given up: error {}", failure_of(failure));
             for number in 0..state.remote.asked.pending.len() as u32 {
                 let Some(pending) = state.remote.asked.take(number, peer) else { continue };
                 if state.remote.asked.count.take(peer) {
-                    self.endpoint.unexpect(peer);
+                    self.endpoint.peer(peer).unexpect();
                 }
                 self.tell(state, pending.report, Some(OpError::Peer { peer, failure }));
             }

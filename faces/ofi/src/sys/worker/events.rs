@@ -34,7 +34,7 @@ impl Touched {
     pub fn new(endpoint: &Endpoint) -> Touched {
         let touched = Touched::default();
         let sums = touched.clone();
-        endpoint.handle_at_once(EVENT, move |regions, read, parts| {
+        endpoint.active().handle_at_once(EVENT, move |regions, read, parts| {
             sums.told(regions, read == 1, &parts);
             None
         });
@@ -75,8 +75,8 @@ impl Touched {
 impl Worker {
     /// Reports an operation to the peer on whose memory it was, if events are on.
     pub(super) fn report_event(&self, peer: PeerId, read: bool, remote: &[RmaIov]) {
-        if let Err(why) = self.endpoint.send_active(peer, EVENT, read.into(), &notice(remote)) {
-            log::warn!("{}: an event of remote memory: {why}", self.endpoint.describe(peer));
+        if let Err(why) = self.endpoint.active().send(peer, EVENT, read.into(), &notice(remote)) {
+            log::warn!("{}: an event of remote memory: {why}", self.endpoint.peer(peer).describe());
         }
     }
 

@@ -59,7 +59,7 @@ impl Worker {
         }
         let spec = RecvSpec { source, tag: op.tag, ignore: op.ignore };
         // SAFETY: promised by the caller.
-        let expected = unsafe { self.endpoint.expect_message(start, len, spec) };
+        let expected = unsafe { self.endpoint.posted().expect(start, len, spec) };
         if expected {
             let context = op.context;
             state.receives.expecting =
@@ -70,13 +70,13 @@ impl Worker {
 
     /// Makes progress while a message is expected.
     pub(super) fn progress_expecting(&self) -> bool {
-        let mut did = self.endpoint.progress_expected() | self.unreported.take();
+        let mut did = self.endpoint.posted().progress_expected() | self.unreported.take();
         if did {
             // `reap` comes first; its comment says why.
             self.reap();
         }
         let state = &mut *self.state.borrow_mut();
-        match self.endpoint.expected() {
+        match self.endpoint.posted().expected() {
             Expected::Waiting => {
                 let Some(expecting) = &mut state.receives.expecting else { return did };
                 expecting.polls += 1;
@@ -111,7 +111,7 @@ impl Worker {
         if state.receives.expecting.is_none() {
             return false;
         }
-        match self.endpoint.expected() {
+        match self.endpoint.posted().expected() {
             Expected::Came(came) => self.came(state, came.status, came.error),
             Expected::Posted(op) => self.posted(state, op),
             Expected::Waiting | Expected::Post => {
@@ -131,7 +131,7 @@ impl Worker {
         let Some(expecting) = state.receives.expecting.take() else { return };
         // A record is free: no other operation was in progress when the message was expected.
         let Some(at) = state.records.keep(expecting.rec()) else { return };
-        match self.endpoint.adopt(op, at.into()) {
+        match self.endpoint.posted().adopt(op, at.into()) {
             None => state.records.started(at, op),
             Some(came) => {
                 if let Some(rec) = state.records.give_back(at) {
@@ -144,14 +144,14 @@ impl Worker {
     /// Posts the receive. True if it was posted or has ended in an error; if false, try again.
     #[cold]
     fn post_expected(&self, state: &mut State) -> bool {
-        self.endpoint.end_expected();
+        self.endpoint.posted().end_expected();
         let Some(expecting) = state.receives.expecting.take() else { return false };
         let Some(at) = state.records.keep(expecting.rec()) else { return false };
         let RecvSpec { source, tag, ignore } = expecting.spec;
         let (len, context) = (expecting.len as u64, u64::from(at));
         let args = RecvArgs { source, tag, ignore, len, addr: 0, context, untagged: false };
         // SAFETY: the caller gave the memory until the completion.
-        match unsafe { self.endpoint.post_recv(expecting.start, args) } {
+        match unsafe { self.endpoint.posted().recv(expecting.start, args) } {
             Ok(id) => state.records.started(at, id),
             Err(Refused::Busy) => {
                 state.records.give_back(at);

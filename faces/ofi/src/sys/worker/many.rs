@@ -41,7 +41,7 @@ pub enum What {
 impl Worker {
     /// Queues a receive here, after all others that wait.
     pub fn queue(&self, state: &mut State, what: What, source: Option<PeerId>) {
-        let watched = source.is_some_and(|peer| self.endpoint.expect(peer));
+        let watched = source.is_some_and(|peer| self.endpoint.peer(peer).expect());
         state.receives.waiting.push_back(Waiting { what, source, watched });
         if source.is_some() && !watched {
             // The source has failed already.
@@ -54,7 +54,7 @@ impl Worker {
     fn unqueue(&self, state: &mut State, i: usize) -> Option<Waiting> {
         let waiting = state.receives.waiting.remove(i)?;
         if let (Some(peer), true) = (waiting.source, waiting.watched) {
-            self.endpoint.unexpect(peer);
+            self.endpoint.peer(peer).unexpect();
         }
         Some(waiting)
     }
@@ -64,7 +64,7 @@ impl Worker {
     pub fn pump(&self, state: &mut State) {
         let mut i = 0;
         while let Some(&Waiting { what, source, .. }) = state.receives.waiting.get(i) {
-            if !self.endpoint.has_room() {
+            if !self.endpoint.posted().has_room() {
                 return;
             }
             match what {
@@ -73,15 +73,17 @@ impl Worker {
                     self.unqueue(state, 0);
                     self.post_waiting(state, rec, start, len, source);
                 }
-                What::Plain { rec, start, len } => match self.endpoint.claim_untagged(source) {
-                    Some((claimed, _)) => {
-                        self.unqueue(state, i);
-                        let _reported = self.receive_claimed(state, rec, claimed, start, len);
+                What::Plain { rec, start, len } => {
+                    match self.endpoint.posted().claim_untagged(source) {
+                        Some((claimed, _)) => {
+                            self.unqueue(state, i);
+                            let _reported = self.receive_claimed(state, rec, claimed, start, len);
+                        }
+                        None if source.is_none() => return,
+                        None => i += 1,
                     }
-                    None if source.is_none() => return,
-                    None => i += 1,
-                },
-                What::Multi(at) => match self.endpoint.probe_untagged(source) {
+                }
+                What::Multi(at) => match self.endpoint.posted().probe_untagged(source) {
                     Some(probed) if state.is_too_long(at, probed.len) => {
                         self.unqueue(state, i);
                         state.fill(at);
@@ -100,7 +102,7 @@ impl Worker {
     #[cold]
     pub fn lose_waiting(&self, state: &mut State) {
         self.pump(state);
-        let failed = |w: &Waiting| self.endpoint.peer_failure(w.source?);
+        let failed = |w: &Waiting| self.endpoint.peer(w.source?).failure();
         let mut i = 0;
         while let Some(waiting) = state.receives.waiting.get(i) {
             let (Some(peer), Some(failure)) = (waiting.source, failed(waiting)) else {
@@ -108,7 +110,7 @@ impl Worker {
                 continue;
             };
             if let Some(waiting) = self.unqueue(state, i) {
-                let text = format!("{}: {failure}", self.endpoint.describe(peer));
+                let text = format!("{}: {failure}", self.endpoint.peer(peer).describe());
                 state.fail_waiting(waiting.what, failure_of(failure), text);
             }
         }
@@ -159,7 +161,7 @@ impl Worker {
             untagged: true,
         };
         // SAFETY: the caller gave the memory until the completion.
-        match unsafe { self.endpoint.post_recv(start, args) } {
+        match unsafe { self.endpoint.posted().recv(start, args) } {
             Ok(id) => state.records.started(rec, id),
             Err(refused) => {
                 let _reported = self.refused(state, rec, refused);
@@ -169,7 +171,7 @@ impl Worker {
 
     /// Receives a message that arrived into a buffer for many, the `i`th that waits.
     fn receive_part(&self, state: &mut State, i: usize, at: usize, source: Option<PeerId>) {
-        let Some((claimed, probed)) = self.endpoint.claim_untagged(source) else { return };
+        let Some((claimed, probed)) = self.endpoint.posted().claim_untagged(source) else { return };
         let least = self.min_multi_recv.get();
         let Some(multi) = state.receives.multis[at].as_mut() else { return };
         let len = (probed.len as usize).min(multi.len - multi.used);

@@ -33,7 +33,7 @@ impl Introductions {
     pub fn new(endpoint: &Endpoint) -> Introductions {
         let introductions = Introductions::default();
         let ours = introductions.clone();
-        endpoint.handle(INTRODUCTION, move |endpoint, message| {
+        endpoint.active().handle(INTRODUCTION, move |endpoint, message| {
             let Some(said) = who::read(&message.data) else { return };
             if said.version != env!("CARGO_PKG_VERSION") {
                 log::warn!(
@@ -43,7 +43,7 @@ impl Introductions {
                     env!("CARGO_PKG_VERSION")
                 );
             }
-            endpoint.set_name(message.source, said.name);
+            endpoint.peer(message.source).set_name(said.name);
             ours.tell(endpoint, message.source);
         });
         introductions
@@ -53,8 +53,8 @@ impl Introductions {
     fn tell(&self, endpoint: &Endpoint, peer: PeerId) {
         if self.told.borrow_mut().insert(peer) {
             let text = own_introduction();
-            if let Err(why) = endpoint.send_active(peer, INTRODUCTION, 0, text.as_bytes()) {
-                log::debug!("not introduced to {}: {why}", endpoint.describe(peer));
+            if let Err(why) = endpoint.active().send(peer, INTRODUCTION, 0, text.as_bytes()) {
+                log::debug!("not introduced to {}: {why}", endpoint.peer(peer).describe());
             }
         }
     }
@@ -80,8 +80,8 @@ impl Worker {
         state.peers.met[at] = true;
         let start = Instant::now();
         self.endpoint.progress();
-        while !self.endpoint.is_ready(peer) && start.elapsed() < MEET {
-            if self.endpoint.peer_failure(peer).is_some() {
+        while !self.endpoint.peer(peer).is_ready() && start.elapsed() < MEET {
+            if self.endpoint.peer(peer).failure().is_some() {
                 return;
             }
             self.endpoint.wait(Some(NAP));

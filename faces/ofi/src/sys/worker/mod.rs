@@ -119,7 +119,7 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
         rank: rank.unwrap_or(0),
         size: size.unwrap_or(1),
     };
-    if let Err(e) = endpoint.publish_counters(&who) {
+    if let Err(e) = endpoint.counters().publish(&who) {
         log::warn!("`weft top` will not see this rank: {e}");
     }
     Ok((endpoint, every))
@@ -257,7 +257,13 @@ impl Worker {
         // SAFETY: the caller that registered the memory promised that it exists until it is closed.
         let fresh = unsafe {
             let (start, len) = (region.start, region.len);
-            self.endpoint.register_from(region.key, region.first, start, len, region.rights)
+            self.endpoint.regions().register_from(
+                region.key,
+                region.first,
+                start,
+                len,
+                region.rights,
+            )
         };
         if !fresh {
             log::warn!("memory key {:#x} is registered twice", region.key);
@@ -266,13 +272,13 @@ impl Worker {
 
     /// Reverts `expose`.
     pub fn hide(&self, key: u64) {
-        self.endpoint.unregister(key);
+        self.endpoint.regions().unregister(key);
     }
 
     /// Sends everything in progress, then closes.
     pub fn close(&self) {
         if self.state.borrow_mut().receives.expecting.take().is_some() {
-            self.endpoint.end_expected();
+            self.endpoint.posted().end_expected();
         }
         let start = Instant::now();
         self.finish_sends(CLOSE);
@@ -319,8 +325,8 @@ impl Worker {
         }
         let settled = self.finish_expected(&mut self.state.borrow_mut());
         // Makes the endpoint read the clock and poll every link.
-        self.endpoint.finish_wait();
-        self.endpoint.program_computes();
+        self.endpoint.waiting().finish();
+        self.endpoint.waiting().program_computes();
         let did = self.endpoint.progress() | settled;
         self.unreported.set(self.unreported.get() | did);
         did
@@ -333,7 +339,7 @@ impl Worker {
             return false;
         }
         // A message that arrived before this call does not make the descriptor readable.
-        let may = !self.unreported.get() && self.endpoint.prepare_wait();
+        let may = !self.unreported.get() && self.endpoint.waiting().prepare();
         self.prepared.set(may);
         may
     }
@@ -341,7 +347,7 @@ impl Worker {
     /// Reverts `prepare_wait`.
     pub(super) fn finish_wait(&self) {
         self.prepared.set(false);
-        self.endpoint.finish_wait();
+        self.endpoint.waiting().finish();
     }
 
     /// Reports operations that ended.
@@ -353,7 +359,7 @@ impl Worker {
             // that saw a later message must not miss it.
             self.pump(state);
         }
-        while let Some(c) = self.endpoint.poll_completion() {
+        while let Some(c) = self.endpoint.posted().poll() {
             match c.kind {
                 OpKind::Put | OpKind::Get => self.part_ended(state, &c),
                 OpKind::Send if remote::is_part(&c) => self.part_ended(state, &c),
@@ -363,7 +369,7 @@ impl Worker {
         if state.remote.has_events() {
             self.hear(state);
         }
-        if state.receives.failures != self.endpoint.failures() {
+        if state.receives.failures != self.endpoint.waiting().failures() {
             self.lose(state);
         }
     }
@@ -371,11 +377,11 @@ impl Worker {
     /// Ends operations that wait for failed peers without an operation of the engine.
     #[cold]
     fn lose(&self, state: &mut State) {
-        if !self.endpoint.has_room() {
+        if !self.endpoint.posted().has_room() {
             // Messages that they sent before are received first.
             return;
         }
-        state.receives.failures = self.endpoint.failures();
+        state.receives.failures = self.endpoint.waiting().failures();
         self.lose_waiting(state);
         self.give_up(state);
     }
@@ -401,7 +407,7 @@ impl Worker {
         let peer = self.peer(state, to)?;
         // SAFETY: promised by the caller.
         let bytes = unsafe { slice(buf, len) };
-        match self.endpoint.inject(peer, tag, bytes, data.map(|d| d as u32), untagged) {
+        match self.endpoint.posted().inject(peer, tag, bytes, data.map(|d| d as u32), untagged) {
             Ok(()) => {
                 state.count(Direction::Send, true);
                 self.meet(state, peer);
@@ -495,7 +501,7 @@ impl Worker {
             untagged: op.untagged,
         };
         // SAFETY: the caller's memory is valid until the completion, and so is the record's.
-        match unsafe { self.endpoint.post_send(start, args) } {
+        match unsafe { self.endpoint.posted().send(start, args) } {
             Ok(Some(id)) if !inject => state.records.started(at, id),
             Ok(_) => state.done(at, Direction::Send, len, op.tag),
             Err(refused) => return self.refused(state, at, refused),
@@ -544,7 +550,7 @@ impl Worker {
     #[cold]
     fn find_number(&self, state: &mut State, peer: PeerId) -> u64 {
         let find = || {
-            let id = self.endpoint.identity(peer)?;
+            let id = self.endpoint.peer(peer).identity()?;
             state.bound.vector.as_ref()?.vector.borrow().find(id)
         };
         let number = find().unwrap_or(ADDR_NONE);
@@ -566,7 +572,7 @@ impl Worker {
         }
         let way = if rec.flags & cap::RECV != 0 { Direction::Recv } else { Direction::Send };
         let text = match refused {
-            Refused::Peer(peer, why) => format!("{}: {why}", self.endpoint.describe(peer)),
+            Refused::Peer(peer, why) => format!("{}: {why}", self.endpoint.peer(peer).describe()),
             other => other.to_string(),
         };
         state.count(way, false);

@@ -25,7 +25,7 @@ impl Worker {
         self.finish_expected(state);
         let report = state.reports(Direction::Recv, op.flags);
         if op.flags & cap::CLAIM != 0 {
-            if !self.endpoint.has_room() {
+            if !self.endpoint.posted().has_room() {
                 // The message stays claimed.
                 return Err(self.busy());
             }
@@ -60,7 +60,7 @@ impl Worker {
             untagged: op.untagged,
         };
         // SAFETY: promised by the caller; the record's memory lives as long.
-        match unsafe { self.endpoint.post_recv(start, args) } {
+        match unsafe { self.endpoint.posted().recv(start, args) } {
             Ok(id) => state.records.started(at, id),
             Err(refused) => return self.refused(state, at, refused),
         }
@@ -114,7 +114,7 @@ impl Worker {
             untagged: false,
         };
         // SAFETY: the memory is a caller's, given until the completion, or the record's.
-        match unsafe { self.endpoint.post_recv_claimed(claimed, start, args) } {
+        match unsafe { self.endpoint.posted().recv_claimed(claimed, start, args) } {
             Ok(id) => state.records.started(at, id),
             Err(refused) => {
                 self.refused(state, at, refused)?;
@@ -128,16 +128,20 @@ impl Worker {
             let directed = self.directed && op.source != ADDR_NONE;
             let source = if directed { Some(self.peer(state, op.source)?) } else { None };
             let take = op.flags & (cap::CLAIM | cap::DISCARD) != 0;
-            if op.flags & cap::DISCARD != 0 && !self.endpoint.has_room() {
+            if op.flags & cap::DISCARD != 0 && !self.endpoint.posted().has_room() {
                 return Err(self.busy());
             }
             Ok(match (op.untagged, take) {
                 (false, false) => self.endpoint.probe(source, op.tag, op.ignore).map(|p| (None, p)),
-                (true, false) => self.endpoint.probe_untagged(source).map(|p| (None, p)),
-                (false, true) => {
-                    self.endpoint.claim(source, op.tag, op.ignore).map(|(c, p)| (Some(c), p))
+                (true, false) => self.endpoint.posted().probe_untagged(source).map(|p| (None, p)),
+                (false, true) => self
+                    .endpoint
+                    .posted()
+                    .claim(source, op.tag, op.ignore)
+                    .map(|(c, p)| (Some(c), p)),
+                (true, true) => {
+                    self.endpoint.posted().claim_untagged(source).map(|(c, p)| (Some(c), p))
                 }
-                (true, true) => self.endpoint.claim_untagged(source).map(|(c, p)| (Some(c), p)),
             })
         };
         self.finish_expected(&mut self.state.borrow_mut());
@@ -193,7 +197,7 @@ impl Worker {
             };
             let op = state.records.recs.iter().find(of).and_then(|rec| rec.as_ref()?.op);
             match op {
-                Some(op) => self.endpoint.cancel(op),
+                Some(op) => self.endpoint.posted().cancel(op),
                 None => return,
             };
         }

@@ -112,11 +112,11 @@ fn verify(regions: &Regions<'_>, notice: &[u8]) -> Option<u64> {
 impl Remote {
     pub fn new(endpoint: &Endpoint) -> Remote {
         let notices: Rc<RefCell<Vec<Notice>>> = Rc::default();
-        endpoint.handle_at_once(NOTICE, |regions, _, data| {
+        endpoint.active().handle_at_once(NOTICE, |regions, _, data| {
             verify(regions, &data).map(|len| len.to_le_bytes().to_vec())
         });
         let heard = notices.clone();
-        endpoint.handle(NOTICE, move |_, message| {
+        endpoint.active().handle(NOTICE, move |_, message| {
             let len = u64::from_le_bytes(message.data.try_into().unwrap_or_default()) as usize;
             let data = message.argument;
             heard.borrow_mut().push(Notice { from: message.source, data, len });
@@ -239,7 +239,7 @@ impl Worker {
         self.fence(op.flags)?;
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
-        if self.endpoint.queued(peer) > QUEUED_MAX {
+        if self.endpoint.peer(peer).queued() > QUEUED_MAX {
             return Err(self.busy());
         }
         // SAFETY: promised by the caller.
@@ -284,8 +284,8 @@ impl Worker {
 
     /// Sends the peer a notice of the bytes written before.
     fn notify_early(&self, peer: PeerId, data: u32, remote: &[RmaIov]) {
-        if let Err(why) = self.endpoint.send_active(peer, NOTICE, data, &notice(remote)) {
-            log::warn!("{}: remote completion data: {why}", self.endpoint.describe(peer));
+        if let Err(why) = self.endpoint.active().send(peer, NOTICE, data, &notice(remote)) {
+            log::warn!("{}: remote completion data: {why}", self.endpoint.peer(peer).describe());
         }
     }
 
@@ -300,7 +300,7 @@ impl Worker {
             ..SendArgs::new(peer, u64::from(data) << 32 | u64::from(NOTICE), notice.len() as u64)
         };
         // SAFETY: the transfer keeps the bytes until all its parts have ended.
-        if let Err(refused) = unsafe { self.endpoint.post_send(notice.as_ptr(), args) } {
+        if let Err(refused) = unsafe { self.endpoint.posted().send(notice.as_ptr(), args) } {
             if let Some(transfer) = state.remote.ended(at, 1, Some(op_error(refused))) {
                 self.tell(state, transfer.report, transfer.error);
             }
@@ -323,8 +323,8 @@ impl Worker {
             // SAFETY: promised by the caller.
             let posted = unsafe {
                 match read {
-                    true => self.endpoint.post_get(start, len, peer, (key, offset), context),
-                    false => self.endpoint.post_put(start, len, peer, (key, offset), context),
+                    true => self.endpoint.posted().get(start, len, peer, (key, offset), context),
+                    false => self.endpoint.posted().put(start, len, peer, (key, offset), context),
                 }
             };
             if let Err(refused) = posted {

@@ -262,7 +262,7 @@ impl Poller {
     }
 
     pub fn watch(&self, worker: &Worker) {
-        if let Some(fd) = worker.endpoint.wait_fd().map(|fd| fd.as_raw_fd()) {
+        if let Some(fd) = worker.endpoint.waiting().fd().map(|fd| fd.as_raw_fd()) {
             self.add(fd);
         }
     }
@@ -323,7 +323,7 @@ impl Poller {
                 return true;
             }
             for worker in workers.borrow().iter().filter_map(Weak::upgrade) {
-                let fd = worker.endpoint.wait_fd().map_or(-1, |fd| fd.as_raw_fd());
+                let fd = worker.endpoint.waiting().fd().map_or(-1, |fd| fd.as_raw_fd());
                 fds.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
             }
         }

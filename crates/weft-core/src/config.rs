@@ -151,7 +151,7 @@ pub struct ConfigError {
     pub name: String,
     /// The text given.
     pub value: String,
-    /// The valid values, if the text is another number.
+    /// The valid values, if the text is another number or none.
     pub range: Option<Range>,
     /// Advice, if the text was not understood.
     pub advice: &'static str,
@@ -161,8 +161,8 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ConfigError { name, value, range, advice } = self;
         match range {
-            Some(range) => write!(f, "{name}={value:?} is out of range: {range}"),
-            None => write!(f, "{name}={value:?} is not understood; {advice}"),
+            Some(range) => write!(f, "{name}={value:?} {}: {range}", self.fault()),
+            None => write!(f, "{name}={value:?} {}; {advice}", self.fault()),
         }
     }
 }
@@ -170,6 +170,15 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl ConfigError {
+    /// Returns the fault of the text, for messages.
+    pub fn fault(&self) -> &'static str {
+        match self.range {
+            Some(range) if is_outside(&self.value, range) => "is out of range",
+            Some(_) => "is no whole number",
+            None => "is not understood",
+        }
+    }
+
     /// The error of a key that is missing, or of a value that was not understood.
     pub fn unknown(name: &str, value: &str) -> ConfigError {
         let (name, value) = (name.to_string(), value.to_string());
@@ -184,10 +193,10 @@ impl ConfigError {
 /// The text is no such value, or a number outside of the range.
 #[doc(hidden)]
 pub fn read_in<V: Value>(name: &str, value: &str, range: Option<Range>) -> Result<V, ConfigError> {
-    let unknown = || ConfigError::unknown(name, value);
-    match range.filter(|&range| is_outside(value, range)) {
-        Some(range) => Err(ConfigError { range: Some(range), ..unknown() }),
-        None => V::read(value).ok_or_else(unknown),
+    let wrong = || ConfigError { range, ..ConfigError::unknown(name, value) };
+    match range {
+        Some(range) if is_outside(value, range) => Err(wrong()),
+        _ => V::read(value).ok_or_else(wrong),
     }
 }
 
@@ -467,11 +476,8 @@ mod tests {
             assert!(error.to_string().ends_with(&format!("out of range: {range}")), "{error}");
         }
         for nonsense in ["much", "", "-", "k", "1.5"] {
-            assert_eq!(
-                config.set("window", nonsense).map_err(|e| e.range),
-                Err(None),
-                "{nonsense}"
-            );
+            let error = config.set("window", nonsense).unwrap_err();
+            assert!(error.to_string().ends_with("is no whole number: 1 to 1024"), "{error}");
         }
         config.set("window", "1024").unwrap();
     }
@@ -508,7 +514,8 @@ mod tests {
             config.set("mtu", value).unwrap();
             assert_eq!(config.mtu, mtu);
         }
-        assert_eq!(config.set("mtu", "much").map_err(|error| error.range), Err(None));
+        let error = config.set("mtu", "much").unwrap_err();
+        assert_eq!(error.fault(), "is no whole number");
         config.set("window", "3").unwrap();
     }
 }

@@ -358,13 +358,14 @@ pub fn read<T: Table>(table: &mut T) -> Result<(), JobError> {
                     false => format!(", {:?} in it", e.value),
                 };
                 JobError::Config(match e.range {
-                    Some(range) => format!(
-                        "{name}={value:?} is out of range{part}: {range}; unit: {}",
-                        key.unit
-                    ),
+                    Some(range) => {
+                        format!("{name}={value:?} {}{part}: {range}; unit: {}", e.fault(), key.unit)
+                    }
                     None => format!(
-                        "{name}={value:?} is not understood{part} (unit: {}); {}",
-                        key.unit, e.advice
+                        "{name}={value:?} {}{part} (unit: {}); {}",
+                        e.fault(),
+                        key.unit,
+                        e.advice
                     ),
                 })
             })?;

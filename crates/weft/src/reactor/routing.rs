@@ -496,7 +496,11 @@ impl Reactor {
             return format!("{name}{over}");
         }
         match self.known.address_of(peer) {
-            Some(address) => format!("{peer} ({address}){over}"),
+            // The number of the peer here is no rank of the job.
+            Some(address) => match address.rank {
+                Some(rank) => format!("rank {rank} ({address}){over}"),
+                None => format!("{peer} ({address}){over}"),
+            },
             None => format!("{peer}{over}"),
         }
     }
@@ -551,6 +555,7 @@ mod tests {
         assert_eq!(here.peer(peer).failure(), Some(PeerFailure::Closed));
         let text = here.explain(weft_core::OpError::Peer { peer, failure: PeerFailure::Closed });
         assert!(text.contains("it left the job"), "{text}");
+        assert!(text.starts_with("rank 1 ("), "no name was told: {text}");
     }
 
     fn figures(link: &str, latency_ns: u32, rate: u32) -> LinkFigures {

@@ -3,6 +3,7 @@
 
 use super::detect::Family;
 use crate::misuse::Misuse;
+use clap::error::{ContextKind, ContextValue};
 use std::ffi::OsString;
 
 /// Separates the words of an option that is passed on by [`OWN`].
@@ -203,9 +204,9 @@ impl Reader<'_> {
             None => (bare, None),
         };
         let Some(here) = meaning(name) else {
-            // Values may stand close behind short options; clap answers slips in long ones.
+            // Values may stand close behind short options.
             let close = bare.strip_prefix('n').is_some_and(|n| n.parse::<usize>().is_ok());
-            if word.starts_with("--") || close || bare.len() == 1 {
+            if !word.starts_with("--") && (close || bare.len() == 1) {
                 self.push(&[word]);
                 return Ok(0);
             }
@@ -265,16 +266,27 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Returns the option of weft whose spelling is the nearest to a long one.
+    fn nearest(&self, word: &str) -> Option<String> {
+        let parser = self.parser.clone().no_binary_name(true);
+        match parser.try_get_matches_from([word]).err()?.get(ContextKind::SuggestedArg)? {
+            ContextValue::String(option) => Some(option.clone()),
+            _ => None,
+        }
+    }
+
     fn unknown(&self, word: &str) -> Misuse {
+        let nearest = self.nearest(word);
+        let nearest = nearest.map_or(String::new(), |option| format!(" (is {option} meant?)"));
         Misuse(match self.mpi {
             true => format!(
-                "{word} is not understood; `weft mpi --help` lists the options. --launcher-args \
-                 '{word} ...' passes it to the MPI's own mpiexec; options of the program stand \
-                 behind its name"
+                "{word} is not understood{nearest}; `weft mpi --help` lists the options. \
+                 --launcher-args '{word} ...' passes it to the MPI's own mpiexec; options of the \
+                 program stand behind its name"
             ),
             false => format!(
-                "{word} is not understood; `weft run --help` lists the options. MPI programs are \
-                 started by `weft mpi`; options of the program stand behind its name"
+                "{word} is not understood{nearest}; `weft run --help` lists the options. MPI \
+                 programs are started by `weft mpi`; options of the program stand behind its name"
             ),
         })
     }
@@ -400,6 +412,9 @@ mod tests {
             ("mpi -genv A", &["-genv: a value has to follow"]),
             ("mpi -configfile x", &["several programs", "weft mpi-env"]),
             ("mpi -genvnone ./a", &["the ranks need weft's variables"]),
+            ("mpi --nonsense ./a", &["--nonsense is not understood; `weft mpi --help`"]),
+            ("mpi --hostfil h ./a", &["--hostfil is not understood (is --hostfile meant?)"]),
+            ("run --time 3 ./a", &["--time is not understood (is --timeout meant?)"]),
             ("run --mca btl self ./a", &["--mca is not understood", "weft mpi"]),
         ] {
             let said = read(&format!("weft {typed}")).unwrap_err();

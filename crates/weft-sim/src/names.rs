@@ -14,6 +14,8 @@ use weft_names::{
 };
 
 const MS: u64 = 1_000_000;
+/// The virtual time at which a run begins.
+const BEGIN: u64 = 1000 * MS;
 /// Least and most delay of a message.
 const DELAY: (u64, u64) = (50_000, 150_000);
 /// Type of the first names.
@@ -75,7 +77,15 @@ struct Host {
     armed: Option<u64>,
 }
 
-struct World {
+/// Called with the stage of a run and the virtual time since its beginning, every few milliseconds
+/// of virtual time.
+pub type Tell<'a> = &'a mut dyn FnMut(&'static str, std::time::Duration);
+
+struct World<'a> {
+    /// The current stage of the run, for who watches it, and the time at which it is told next.
+    stage: &'static str,
+    told: u64,
+    tell: Tell<'a>,
     now: u64,
     rng: Rng,
     hosts: Vec<Host>,
@@ -105,14 +115,17 @@ fn id(host: usize) -> HostId {
 
 const LIFE: Life = Life { incarnation: 5, nonce: 1 };
 
-impl World {
+impl World<'_> {
     /// Makes a cluster in which all are told who is there.
-    fn new(plan: &ClusterPlan) -> World {
-        let now = 1000 * MS;
+    fn new<'a>(plan: &ClusterPlan, tell: Tell<'a>) -> World<'a> {
+        let now = BEGIN;
         let config = Config::default;
         let node = |h| Node::new(config(), id(h), LIFE, address(h), Instant(now));
         let host = |h| Host { node: node(h), readers: Vec::new(), armed: None };
         let mut world = World {
+            stage: "",
+            told: 0,
+            tell,
             now,
             rng: Rng::new(plan.seed),
             hosts: (0..plan.hosts).map(host).collect(),
@@ -193,6 +206,10 @@ impl World {
     }
 
     fn step(&mut self) {
+        if self.now >= self.told {
+            self.told = self.now + POLL_EVERY;
+            (self.tell)(self.stage, std::time::Duration::from_nanos(self.now - BEGIN));
+        }
         let message = self.flying.first_key_value().map(|(key, _)| key.0);
         let timer = self.timers.first().copied();
         match (message, timer) {
@@ -220,7 +237,7 @@ impl World {
 
     /// Runs until the goal is reached, and returns the time of that in ms; `None`: it was not
     /// within a minute.
-    fn until(&mut self, mut goal: impl FnMut(&World) -> bool) -> Option<u64> {
+    fn until(&mut self, mut goal: impl FnMut(&Self) -> bool) -> Option<u64> {
         let (begun, mut look) = (self.now, self.now);
         while self.now < begun + 60_000 * MS {
             if self.now >= look {
@@ -292,29 +309,33 @@ impl World {
     }
 }
 
-/// Runs a cluster through a partition of half and the heal. Subscribers are checked all the while:
-/// each event once, in order.
+/// Runs a cluster through a partition of half and the heal, and tells how far it is. Subscribers
+/// are checked all the while: each event once, in order.
 ///
 /// # Errors
 /// The cluster did not converge; the error names the stage.
-pub fn partition(plan: &ClusterPlan) -> Result<ClusterReport, String> {
+pub fn partition(plan: &ClusterPlan, tell: Tell<'_>) -> Result<ClusterReport, String> {
     if !(4..=4096).contains(&plan.hosts) {
         return Err("give 4 to 4096 hosts".into());
     }
     let stage = |what: &str| format!("{} hosts, seed {}: {what}", plan.hosts, plan.seed);
-    let mut world = World::new(plan);
+    let mut world = World::new(plan, tell);
+    world.stage = "nothing happens";
     let period = Config::default().probe_every().as_millis() as u64;
     world.run(period + 1);
     let before = world.sent;
     world.run(period);
     let idle_per_s = (world.sent - before) as f64 / plan.hosts as f64 * 1000.0 / period as f64;
     let watched = world.hosts.iter().map(|h| h.node.footprint().links).max().unwrap_or(0);
+    world.stage = "names spread";
     world.load(plan);
     let claimed_ms = world.until(World::is_settled).ok_or_else(|| stage("names did not spread"))?;
+    world.stage = "halves part";
     world.is_parted = true;
     world.flying.clear();
     let parted_ms = world.until(World::is_apart).ok_or_else(|| stage("halves did not part"))?;
     world.check();
+    world.stage = "halves heal";
     world.is_parted = false;
     let before = world.sent;
     let healed_ms = world.until(World::is_settled).ok_or_else(|| stage("halves did not heal"))?;
@@ -347,8 +368,18 @@ mod tests {
     #[test]
     fn partition__of_half_converges_the_same_each_time() {
         let plan = ClusterPlan { hosts: 40, names: 200, subscriptions: 20, seed: 3 };
-        let report = partition(&plan).unwrap();
+        let mut stages = Vec::new();
+        let mut last = std::time::Duration::ZERO;
+        let mut tell = |stage, at| {
+            assert!(at >= last, "time goes on");
+            last = at;
+            stages.push(stage);
+        };
+        let report = partition(&plan, &mut tell).unwrap();
+        assert!(stages.len() > 50, "a run tells how far it is: {stages:?}");
+        stages.dedup();
+        assert_eq!(stages, ["nothing happens", "names spread", "halves part", "halves heal"]);
         assert!(report.watched < 20 && report.parted_ms >= 1000, "{report:?}");
-        assert_eq!(partition(&plan).unwrap(), report);
+        assert_eq!(partition(&plan, &mut |_, _| {}).unwrap(), report);
     }
 }

@@ -1,11 +1,12 @@
 //! A progress bar for rank 0, shown only on a terminal.
 
 use console::Term;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+use weft_run::bars;
 use weft_run::run::WATCHED;
 
 /// A progress bar; nothing, or lines, where no person would see it.
@@ -75,10 +76,7 @@ impl Progress {
     /// Returns a bar of rank `rank` for the work named `what`.
     pub fn new(rank: usize, what: &'static str) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(0), target(rank));
-        let template = "{msg} {bar:32} {pos}/{len} {elapsed}, {eta} left at most";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
+        bars::form(&bar, "{msg} {bar:32} {pos}/{len} {elapsed}, {left}");
         Progress { bar: bar.with_message(what), told: None }
     }
 
@@ -109,10 +107,7 @@ impl Whole {
     /// Returns a bar of rank `rank`.
     pub fn new(rank: usize) -> Whole {
         let bar = ProgressBar::with_draw_target(Some(WAY), target(rank));
-        let template = "{prefix} {bar:12} {percent:>3}% {elapsed}, {wide_msg}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
+        bars::form(&bar, "{prefix} {bar:12} {percent:>3}% {elapsed}, {wide_msg}");
         Whole { bar, start: Instant::now() }
     }
 
@@ -181,10 +176,7 @@ impl Convergence {
     /// Returns a bar of rank `rank` for the work named `what`.
     pub fn new(rank: usize, what: &'static str, tolerance: f64) -> Convergence {
         let bar = ProgressBar::with_draw_target(Some(WAY), target(rank));
-        let template = "{bar:16} {percent:>3}% {elapsed}, about {eta} left  {wide_msg}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
+        bars::form(&bar, "{bar:16} {percent:>3}% {elapsed}, {left}  {wide_msg}");
         Convergence { bar: bar.with_message(what), what, tolerance, first: Cell::new(0.0) }
     }
 

@@ -2,9 +2,10 @@
 //! part; and a line for each measurement of long ones.
 
 use console::Term;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use weft_run::bars;
 
 /// Least time between two lines, so that short parts do not fill a log.
 const LINES: Duration = Duration::from_secs(2);
@@ -14,10 +15,7 @@ static LAST: Mutex<Option<Instant>> = Mutex::new(None);
 /// Returns a bar of `steps` steps, with the current step and the time left.
 pub fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
-    let style = ProgressStyle::with_template("{bar:20} {pos}/{len} (about {eta} left) {wide_msg}");
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
+    bars::form(&bar, "{bar:20} {pos}/{len} ({left}) {wide_msg}");
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
 }

@@ -7,6 +7,7 @@
 //! | `agent`, `lists` | agents that a command starts and asks; lists of socket programs |
 //! | `meet`, `door` | checks that hosts reach each other by UDP, by TCP |
 //! | `program`, `pages` | the programs of weft, the manual pages of each |
+//! | `bars`, `outputs` | the form of progress bars; checks that results can be written |
 //! | `out`, `misuse`, `words` | output, wrong command lines, words as a shell reads them |
 //! | `interrupt`, `folder` | signals, folders that are removed at the end |
 //! | `idle`, `limited` | other work on this machine, commands that may hang |
@@ -22,6 +23,7 @@ pub mod out;
 pub mod misuse;
 
 pub mod agent;
+pub mod bars;
 pub mod door;
 pub mod folder;
 pub mod idle;
@@ -30,6 +32,7 @@ pub mod limited;
 pub mod lists;
 pub mod meet;
 pub mod mpi;
+pub mod outputs;
 pub mod pages;
 pub mod program;
 pub mod run;

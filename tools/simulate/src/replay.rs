@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write};
 use std::iter;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft_run::words;
+use weft_run::{outputs, words};
 use weft_sim::{Failure, Trace};
 
 /// Returns the command line of this process, with the default seed added.
@@ -59,6 +59,16 @@ impl Files {
         } else {
             0
         }
+    }
+
+    /// Checks that the requested files can be written, before a simulation.
+    ///
+    /// # Errors
+    /// A folder is not there, or refuses.
+    pub fn check(&self) -> Result<()> {
+        let named = [("--trace", &self.trace), ("--log", &self.log)];
+        let mut files = named.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?)));
+        files.try_for_each(|(name, path)| outputs::check_file(name, path))
     }
 
     /// Writes the requested files, after a simulation that ended well or not.

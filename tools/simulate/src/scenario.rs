@@ -75,6 +75,7 @@ pub fn play(
     files: &Files,
     as_json: bool,
 ) -> Result<ExitCode> {
+    files.check()?;
     let (seed, start) = (config.seed, Instant::now());
     let mut told = false;
     let mut tell = |line: &str| {

@@ -4,13 +4,14 @@ use super::models::{self, Chosen};
 use super::replay::{self, Files};
 use super::scenario;
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
+use weft_run::bars;
 use weft_sim::plan::Kind;
 use weft_sim::scenarios::default_config;
 use weft_sim::swarm::{parse_seeds, run_seed, PlanReport};
@@ -92,10 +93,7 @@ impl Work {
 /// Returns a bar on a terminal, and nothing elsewhere.
 fn bar(seeds: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(seeds), ProgressDrawTarget::stderr());
-    let template = "swarm {bar:16} {pos}/{len} seeds, {msg} messages, {elapsed}, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
+    bars::form(&bar, "swarm {bar:16} {pos}/{len} seeds, {msg} messages, {elapsed}, {left}");
     bar.with_message("0")
 }
 

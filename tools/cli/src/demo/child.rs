@@ -2,7 +2,7 @@
 //! process.
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use rustix::process::{kill_process, Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weft_run::bars;
 
 /// Time that a child may take to end after a request to do so.
 const GRACE: Duration = Duration::from_secs(5);
@@ -74,9 +75,7 @@ fn reader(mut from: impl Read + Send + 'static) -> Receiver<String> {
 
 fn spinner(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("  {spinner}     {msg}  {elapsed}") {
-        bar.set_style(style);
-    }
+    bars::form(&bar, "  {spinner}     {msg}  {elapsed}");
     bar.set_message(what.to_string());
     bar.enable_steady_tick(Duration::from_millis(120));
     bar

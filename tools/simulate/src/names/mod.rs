@@ -3,10 +3,14 @@
 mod plot;
 
 use anyhow::{Context, Error, Result};
+use indicatif::ProgressBar;
 use serde_json::json;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft_sim::names::{partition, ClusterPlan};
+use std::time::{Duration, Instant};
+use weft_run::{bars, outputs};
+use weft_sim::names::{partition, ClusterPlan, ClusterReport};
 
 /// Clusters of agents with names and subscriptions, through a partition of half and its heal
 ///
@@ -34,6 +38,80 @@ pub struct Args {
     plot: Option<PathBuf>,
 }
 
+/// Least time between two lines about a run, where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+
+/// The stage of a run, on the standard error: a line that changes on a terminal, else one now and
+/// then.
+struct Progress {
+    bar: ProgressBar,
+    told: Cell<Instant>,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        let bar = ProgressBar::new_spinner();
+        bars::form(&bar, "{spinner} {msg}, {elapsed}");
+        Progress { bar, told: Cell::new(Instant::now()) }
+    }
+
+    /// Shows that a run of so many hosts is in a stage, after so much virtual time.
+    fn at(&self, hosts: usize, stage: &str, at: Duration) {
+        let text = || format!("{hosts} hosts: {stage}, {:.2} s of virtual time", at.as_secs_f64());
+        if !self.bar.is_hidden() {
+            self.bar.set_message(text());
+            self.bar.tick();
+        } else if self.told.get().elapsed() >= LINES {
+            self.told.set(Instant::now());
+            eprintln!("weft sim names: {}", text());
+        }
+    }
+
+    /// Clears the line, for others.
+    fn hide(&self) {
+        self.bar.finish_and_clear();
+        self.bar.reset();
+    }
+}
+
+/// Prints the figures of a run.
+fn print(plan: &ClusterPlan, r: &ClusterReport, as_json: bool) {
+    match as_json {
+        true => println!(
+            "{}",
+            json!({
+                "hosts": plan.hosts,
+                "names": plan.names,
+                "subscriptions": plan.subscriptions,
+                "seed": plan.seed,
+                "watched": r.watched,
+                "idle_messages_per_s": r.idle_per_s,
+                "claimed_ms": r.claimed_ms,
+                "parted_ms": r.parted_ms,
+                "healed_ms": r.healed_ms,
+                "heal_messages": r.heal_messages,
+                "watching_bytes": r.watching_bytes,
+                "table_bytes": r.table_bytes,
+                "hosts_bytes": r.hosts_bytes,
+                "events": r.events,
+            })
+        ),
+        false => println!(
+            "{:>6} {:>7} {:>8} {:>12.0} {:>11} {:>10} {:>10} {:>13.0} {:>9.1} {:>9.1}",
+            plan.hosts,
+            plan.names,
+            r.watched,
+            r.idle_per_s,
+            r.claimed_ms,
+            r.parted_ms,
+            r.healed_ms,
+            r.heal_messages,
+            r.watching_bytes as f64 / 1024.0,
+            r.table_bytes as f64 / 1024.0
+        ),
+    }
+}
+
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.plot.is_some() && args.hosts.last() <= args.hosts.first() {
@@ -42,6 +120,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(path) = args.plot.as_ref().filter(|path| path.extension() != Some("svg".as_ref())) {
         misuse!("{}: the plot's file is to end in .svg", path.display());
     }
+    args.plot.iter().try_for_each(|path| outputs::check_file("--plot", path))?;
     if !args.json {
         println!(
             "{:>6} {:>7} {:>8} {:>12} {:>11} {:>10} {:>10} {:>13} {:>9} {:>9}",
@@ -57,44 +136,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             "table KiB"
         );
     }
-    let mut runs = Vec::new();
+    let (mut runs, progress) = (Vec::new(), Progress::new());
     for &hosts in &args.hosts {
         let (names, subscriptions) = (hosts * args.names, hosts * args.subscriptions);
         let plan = ClusterPlan { hosts, names, subscriptions, seed: args.seed };
-        let r = partition(&plan).map_err(Error::msg)?;
-        match args.json {
-            true => println!(
-                "{}",
-                json!({
-                    "hosts": hosts,
-                    "names": names,
-                    "subscriptions": subscriptions,
-                    "seed": args.seed,
-                    "watched": r.watched,
-                    "idle_messages_per_s": r.idle_per_s,
-                    "claimed_ms": r.claimed_ms,
-                    "parted_ms": r.parted_ms,
-                    "healed_ms": r.healed_ms,
-                    "heal_messages": r.heal_messages,
-                    "watching_bytes": r.watching_bytes,
-                    "table_bytes": r.table_bytes,
-                    "hosts_bytes": r.hosts_bytes,
-                    "events": r.events,
-                })
-            ),
-            false => println!(
-                "{hosts:>6} {names:>7} {:>8} {:>12.0} {:>11} {:>10} {:>10} {:>13.0} {:>9.1} \
-                 {:>9.1}",
-                r.watched,
-                r.idle_per_s,
-                r.claimed_ms,
-                r.parted_ms,
-                r.healed_ms,
-                r.heal_messages,
-                r.watching_bytes as f64 / 1024.0,
-                r.table_bytes as f64 / 1024.0
-            ),
-        }
+        let mut tell = |stage, at| progress.at(hosts, stage, at);
+        let r = partition(&plan, &mut tell).map_err(Error::msg)?;
+        progress.hide();
+        print(&plan, &r, args.json);
         weft_run::out::flush();
         runs.push((hosts, r));
     }

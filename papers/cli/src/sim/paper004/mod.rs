@@ -16,6 +16,7 @@ use study::Study;
 use systems::{Row, SYSTEMS};
 use weft_platform::claims::{claims, Claim};
 use weft_platform::compare::{summary, Comparison, Lab, Summary, ORDERINGS, TABLES};
+use weft_run::outputs;
 
 /// Statements of the paper about systems and applications.
 const CLAIMS: &str = "claims";
@@ -244,6 +245,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     // Before what takes minutes.
     if let Some(path) = &args.plot {
         ending(path)?;
+        outputs::check_file("--plot", path)?;
     }
     if !TABLES.contains(&args.table.as_str()) && args.table != "all" {
         return run_programs(args);

@@ -47,6 +47,20 @@ const TIME: Kind = ("time", "microseconds; lower is better");
 const RATE: Kind = ("rate", "MB/s");
 const SHARE: Kind = ("share", "per cent of one core; lower is better");
 
+/// Names that stand in several plots. Each has the colour of its place here in all of them.
+const KNOWN: [&str; 4] = ["weft", "tcp", "endpoint", "via"];
+
+/// Returns the place of each name among the colours: those that stand in several plots have the
+/// first ones, the others follow by name.
+fn places(figures: &Figures) -> BTreeMap<&str, usize> {
+    let mut others = KNOWN.len()..;
+    let place = |name: &String| {
+        let known = KNOWN.iter().position(|one| one == name);
+        known.or_else(|| others.next()).unwrap_or(0)
+    };
+    figures.keys().map(String::as_str).zip(figures.keys().map(place)).collect()
+}
+
 /// Draws the curves of figures. `None` for a single size.
 fn picture(heading: &str, kind: Kind, figures: &Figures) -> Option<Picture> {
     let mut sizes: Vec<usize> = figures.values().flatten().map(|(size, _)| *size).collect();
@@ -59,13 +73,13 @@ fn picture(heading: &str, kind: Kind, figures: &Figures) -> Option<Picture> {
         let of = sample.map(|of| if kind == RATE { size as f64 / of } else { of });
         Point { size, value: of.median, spread: (of.min, of.max) }
     };
-    // Ours is the last one, so that it is on top, and has the first colour.
-    let curve = |at: usize, name: &str, points: &[(usize, Sample)]| {
-        let curve = Curve::new(name, at, points.iter().map(point).collect());
+    let places = places(figures);
+    let curve = |(name, points): (&String, &Vec<(usize, Sample)>)| {
+        let curve = Curve::new(name, places[name.as_str()], points.iter().map(point).collect());
         Curve { width: if name == "weft" { 3.0 } else { 1.6 }, ..curve }
     };
-    let all = figures.iter().rev().enumerate();
-    let curves = all.map(|(at, (name, points))| curve(at, name, points));
+    // Ours is the last one by name, so that it is on top.
+    let curves = figures.iter().map(curve);
     let chart = Chart {
         title: heading.into(),
         unit: kind.1.into(),
@@ -74,7 +88,7 @@ fn picture(heading: &str, kind: Kind, figures: &Figures) -> Option<Picture> {
         spacing: Spacing::Powers,
         number: &plain,
         by_powers: kind != SHARE,
-        curves: curves.rev().collect(),
+        curves: curves.collect(),
     };
     chart.picture()
 }
@@ -133,6 +147,26 @@ pub fn write(
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places__a_peer_has_one_colour_in_all_plots() {
+        let figures = |names: &[&str]| -> Figures {
+            names.iter().map(|name| (name.to_string(), Vec::new())).collect()
+        };
+        let plots = [
+            figures(&["weft", "tcp"]),
+            figures(&["weft", "tcp", "endpoint"]),
+            figures(&["a copy", "no copy", "tcp"]),
+        ];
+        for plot in &plots {
+            let places = places(plot);
+            assert_eq!(places["tcp"], 1, "{places:?}");
+            let mut all: Vec<usize> = places.values().copied().collect();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), plot.len(), "{places:?}");
+        }
+    }
 
     #[test]
     fn picture__has_a_curve_for_each_name_and_none_for_one_size() {

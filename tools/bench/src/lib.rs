@@ -41,14 +41,15 @@ use more::{opened, More};
 use std::io::Write;
 use std::process::ExitCode;
 use table::Table;
+use weft_measure::layout::{hanging, width};
 use weft_measure::{
     bandwidth, date, kept, load, machine, machine_with, netns, others, pair, parse_size, peers,
     pingpong, progress, rank, rate, sys, table, volley, wire, Bench, LinkName, Options, Subject,
     CONFIG, MTU,
 };
 use weft_run::interrupt::{Held, Interrupt};
-use weft_run::misuse;
 use weft_run::words;
+use weft_run::{misuse, outputs};
 
 /// Measure latency, bandwidth, message rate and the cost of waiting
 #[derive(Debug, clap::Args)]
@@ -189,7 +190,7 @@ fn header(what: What, options: &Options) -> String {
     };
     format!(
         "weft {} {}\n{machine}\n{load}{repeat}; weft, floor and peer in turn; \
-         ratios are weft/floor and weft/best peer\n",
+         ratios are weft/floor and weft/best peer",
         env!("CARGO_PKG_VERSION"),
         words::own(),
     )
@@ -224,6 +225,9 @@ fn measure(args: Args, interrupt: &Interrupt) -> Result<ExitCode> {
         }
         return suite::run(&args.suite, &args.options, interrupt);
     }
+    if let Some(out) = &args.suite.out {
+        outputs::check_folder("--out", out)?;
+    }
     let _load = args.options.loaded.then(|| Load::start(1)).transpose()?;
     if args.what == What::Choices {
         return choice::grid::run(args.suite.out.as_deref(), &args.link, &args.options);
@@ -245,7 +249,7 @@ fn show(out: &mut impl Write, json: bool, table: &Table) -> Result<()> {
     if json {
         out.write_all(table.json().as_bytes())?;
     } else {
-        writeln!(out, "{}", table.text())?;
+        writeln!(out, "{}", table.text(width()))?;
     }
     Ok(())
 }
@@ -253,7 +257,9 @@ fn show(out: &mut impl Write, json: bool, table: &Table) -> Result<()> {
 fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interrupt) -> Result<()> {
     let mut out = Held(std::io::stdout());
     if !args.json {
-        writeln!(out, "{}", header(args.what, &args.options))?;
+        let header = header(args.what, &args.options);
+        header.lines().try_for_each(|line| writeln!(out, "{}", hanging("", line, width())))?;
+        writeln!(out)?;
     }
     let (options, json) = (&args.options, args.json);
     match args.what {

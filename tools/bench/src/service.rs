@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use weft::{AtomicCode, Endpoint, Group, Job, PeerId, Rights};
 use weft_agent::{GroupRole, ServicesHandle};
 use weft_core::group::tree::{self, Tree};
+use weft_measure::layout::{self, Columns};
 use weft_run::program;
 
 /// Run one rank of `weft bench agent`
@@ -487,12 +488,13 @@ pub fn print(options: &super::Options, json: bool, out: &mut impl std::io::Write
         }
         return Ok(());
     }
-    writeln!(out, "{:<20} {:<20} {:>12} {:>12}", "what", "by", "median us", "9 of 10 us")?;
+    let mut columns = Columns::new("<<>>", 2);
+    columns.row(["what", "by", "median us", "9 of 10 us"]);
     for f in &all {
-        let (median, most) = (f.median_us, f.most_us);
-        writeln!(out, "{:<20} {:<20} {median:>12.1} {most:>12.1}", f.what, f.place)?;
+        let [median, most] = [f.median_us, f.most_us].map(|us| format!("{us:.1}"));
+        columns.row([f.what.as_str(), f.place.as_str(), &median, &most]);
     }
-    writeln!(out)?;
+    writeln!(out, "{}", columns.text("", layout::width()))?;
     for aim in AIMS {
         let find = |(what, place)| all.iter().find(|f| f.what == what && f.place == place);
         let (Some(ours), Some(other)) = (find(aim.ours), find(aim.other)) else { continue };

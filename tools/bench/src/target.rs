@@ -11,6 +11,7 @@ use super::{Bench, LinkName, Options, MTU};
 use anyhow::{ensure, Result};
 use serde::Serialize;
 use std::io::Write;
+use weft_measure::layout::{self, hanging, Columns};
 
 /// Target ratios: a maximum where lower is better, else a minimum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -294,22 +295,14 @@ fn measure(
     Ok((run.checks, run.notes))
 }
 
+/// Returns lines and notes as text, within the width of a terminal if there is one.
 pub(super) fn text(title: &str, checks: &[Check], notes: &[String]) -> String {
-    let mut lines = vec![HEADER.map(String::from).to_vec()];
-    lines.extend(checks.iter().map(Check::cells));
-    let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADER.len()).map(width).collect();
-    let mut out = format!("{title}\n");
-    for line in &lines {
-        let cells = line.iter().zip(&widths).enumerate().map(|(at, (cell, &w))| match at {
-            0 => format!("{cell:<w$}"),
-            _ => format!("{cell:>w$}"),
-        });
-        out += &format!("  {}\n", cells.collect::<Vec<_>>().join("  "));
-    }
-    for note in notes {
-        out += &format!("  - {note}\n");
-    }
+    let width = layout::width();
+    let mut columns = Columns::new("<>>>>>>>>>>", 3);
+    columns.row(HEADER);
+    checks.iter().for_each(|check| columns.row(check.cells()));
+    let mut out = format!("{title}\n{}", columns.text("  ", width));
+    notes.iter().for_each(|note| out += &(hanging("  - ", note, width) + "\n"));
     out
 }
 

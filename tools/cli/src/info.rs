@@ -20,6 +20,7 @@ use weft_link::{
     Link, LinkError, PacketConfig, PacketLink, ShmConfig, ShmLink, TcpLink, UdpConfig, UdpLink,
     XdpLink,
 };
+use weft_measure::layout::{self, hanging, Columns};
 use weft_packets::Settings as Packets;
 
 /// Show links, protocols and the effective configuration
@@ -452,10 +453,15 @@ fn xdp(config: &Config, security: Security) -> Result<LinkInfo, String> {
     Ok(LinkInfo { addresses, ..describe(config, "xdp", Some(&mut link)) })
 }
 
+/// Prints a text behind its head, within the width of the terminal.
+fn say(head: &str, text: impl AsRef<str>) {
+    println!("{}", hanging(head, text.as_ref(), layout::width()));
+}
+
 fn print_link(link: &LinkInfo) {
     println!("\nlink {}", link.name);
     if let Some(error) = &link.error {
-        println!("  not available: {error}; `weft doctor` tells more");
+        say("  not available: ", format!("{error}; `weft doctor` tells more"));
     }
     if let Some(caps) = &link.caps {
         let yes = |yes: bool| if yes { "yes" } else { "no" };
@@ -464,62 +470,88 @@ fn print_link(link: &LinkInfo) {
         println!("  ordered          {}", yes(caps.ordered));
         println!("  crosses networks {}", yes(caps.network));
         println!("  direct copies    {}", yes(caps.direct));
-        println!(
-            "  cost model       {} ns one way, data {} MB/s, at once {} MB/s",
-            caps.latency_ns, caps.mb_per_s, caps.at_once_mb_per_s
-        );
+        let (latency, data, small) = (caps.latency_ns, caps.mb_per_s, caps.at_once_mb_per_s);
+        let model = format!("{latency} ns one way, data {data} MB/s, at once {small} MB/s");
+        say("  cost model       ", model);
         let hint = if caps.source == "estimate" { "; `weft tune` measures" } else { "" };
-        println!("  figures          {}{hint}", caps.source);
+        say("  figures          ", format!("{}{hint}", caps.source));
     }
-    for address in &link.addresses {
-        println!("  address          {address}");
-    }
-    for note in &link.notes {
-        println!("  note             {note}");
-    }
+    link.addresses.iter().for_each(|address| say("  address          ", address));
+    link.notes.iter().for_each(|note| say("  note             ", note));
 }
 
 /// Prints protocol, path and reason of messages by size, over these links.
 fn print_messages(m: &Messages) {
     println!("\nmessages {}: small over {}, data over {}", m.place, m.small_over, m.data_over);
-    for why in &m.why {
-        println!("  {why}");
-    }
+    m.why.iter().for_each(|why| say("  ", why));
+    let mut columns = Columns::new("><<<", 2);
     for choice in &m.sizes {
         let sizes = choice.up_to_bytes.map_or("beyond".to_string(), |n| format!("to {}", bytes(n)));
-        let (protocol, path) = (&choice.protocol, &choice.path);
-        println!("  {sizes:>13}  {protocol:<24} {path:<18} {}", choice.why);
+        columns.row([&sizes, &choice.protocol, &choice.path, &choice.why]);
+    }
+    print!("{}", columns.text("  ", layout::width()));
+}
+
+/// Returns a table, or another form of it for a terminal that is too narrow for the first.
+fn fitting(wide: &Columns, narrow: &Columns, width: Option<usize>) -> String {
+    let whole = wide.text("", None);
+    match width {
+        Some(width) if whole.lines().any(|line| line.chars().count() > width) => {
+            narrow.text("", Some(width))
+        }
+        _ => whole,
     }
 }
 
-fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], why: bool) {
-    let header = if why { "range, or values" } else { "unit" };
-    println!("{:<20} {:>10} {header:<52}   variable", "name", "value");
+/// Returns the settings and the variables as text; `why`: all of these, with the reasons of their
+/// defaults. On a narrow terminal the name of a setting stands in its variable alone.
+fn config_text(
+    settings: &[Setting],
+    variables: &[Variable],
+    why: bool,
+    width: Option<usize>,
+) -> String {
+    let heading = if why { "range, or values" } else { "unit" };
+    let mark = |is_default| if is_default { " " } else { "*" };
+    let together = |takes: &str, reason: &str| match why {
+        true => format!("{takes}; {reason}"),
+        false => takes.to_string(),
+    };
+    let (mut wide, mut narrow) = (Columns::new("<><<<<", 1), Columns::new("<<><", 2));
+    wide.row(["name", "value", heading, "", "variable"]);
+    narrow.row(["", "variable", "value", heading]);
     for s in settings {
-        let mark = if s.is_default { ' ' } else { '*' };
-        let why = if why { s.why } else { "" };
+        let reason = if why { s.why } else { "" };
         let takes = match &s.range {
             Some(range) => format!("{}: {range}", s.unit),
             None => s.unit.to_owned(),
         };
-        let line =
-            format!("{:<20} {:>10} {takes:<52} {mark} {:<26} {why}", s.name, s.value, s.variable);
-        println!("{}", line.trim_end());
+        let mark = mark(s.is_default);
+        wide.row([s.name, &s.value, &takes, mark, &s.variable, reason]);
+        narrow.row([mark, &s.variable, &s.value, &together(&takes, reason)]);
     }
-    let shown = |v: &&Variable| why || !v.is_default;
-    if variables.iter().any(|v| shown(&v)) {
-        println!("\n{:<22}   {:<18} takes", "variable", "value");
+    let mut text = fitting(&wide, &narrow, width);
+    let shown: Vec<&Variable> = variables.iter().filter(|v| why || !v.is_default).collect();
+    if !shown.is_empty() {
+        let (mut wide, mut narrow) = (Columns::new("<<<<<", 1), Columns::new("<<<<", 2));
+        wide.row(["variable", "", "value", "takes"]);
+        narrow.row(["", "variable", "value", "takes"]);
+        for v in shown {
+            let (mark, reason) = (mark(v.is_default), if why { v.why } else { "" });
+            wide.row([v.variable, mark, &v.value, v.takes, reason]);
+            narrow.row([mark, v.variable, &v.value, &together(v.takes, reason)]);
+        }
+        text += &format!("\n{}", fitting(&wide, &narrow, width));
     }
-    for v in variables.iter().filter(shown) {
-        let mark = if v.is_default { ' ' } else { '*' };
-        let why = if why { v.why } else { "" };
-        let line = format!("{:<22} {mark} {:<18} {:<54} {why}", v.variable, v.value, v.takes);
-        println!("{}", line.trim_end());
-    }
+    text
+}
+
+fn print_config(config: &Config, settings: &[Setting], variables: &[Variable], why: bool) {
+    print!("{}", config_text(settings, variables, why, layout::width()));
     println!("* differs from the default");
     if why || !config.exceptions.is_empty() {
         let settings = FOR_PEERS.join(", ");
-        println!("{settings} take values for some ranks too, as in auto,3=copy,4-7=rcpy");
+        say("", format!("{settings} take values for some ranks too, as in auto,3=copy,4-7=rcpy"));
     }
 }
 
@@ -569,11 +601,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     println!("weft {}, wire format {}", info.version, info.wire_version);
-    println!("security: {}", info.security);
-    match &info.calibration {
-        Some(c) => println!("calibration: {}, made {} UTC by `weft tune`", c.file, c.made_utc),
-        None => println!("calibration: none, links are chosen by estimates; `weft tune` measures"),
-    }
+    say("security: ", &info.security);
+    let calibration = match &info.calibration {
+        Some(c) => format!("{}, made {} UTC by `weft tune`", c.file, c.made_utc),
+        None => "none, links are chosen by estimates; `weft tune` measures".into(),
+    };
+    say("calibration: ", calibration);
     info.links.iter().for_each(print_link);
     info.messages.iter().for_each(print_messages);
     println!("\nconfiguration");
@@ -609,6 +642,21 @@ mod tests {
         assert_eq!(paths[0], (Some(1400), "packet"));
         assert_eq!(paths[1].1, "gso");
         assert_eq!(paths.last(), Some(&(None, "packet, data gso")));
+    }
+
+    #[test]
+    fn config_text__fits_a_terminal_and_names_every_variable() {
+        let (config, packets) = (Config::default(), Packets::default());
+        let settings = settings(&config, &config, &packets, &Meet::default());
+        for why in [false, true] {
+            let text = config_text(&settings, &variables(), why, Some(80));
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            let whole = config_text(&settings, &variables(), why, None);
+            for text in [&text, &whole] {
+                assert!(settings.iter().all(|s| text.contains(&s.variable)), "{text}");
+            }
+            assert!(whole.lines().count() < text.lines().count());
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! | module | content |
 //! | --- | --- |
 //! | `bench`, `table` | the measurements over one link, their tables |
+//! | `layout` | columns and paragraphs of text, for the width of a terminal |
 //! | `pair`, `rank` | the two ranks, seen from their parent; one of them |
 //! | `probe`, `work` | measurements between the two; the register of those that do them |
 //! | `far`, `netns` | ranks on other machines, on hosts of a lab |
@@ -25,6 +26,7 @@ pub mod far;
 pub mod floor;
 pub mod iperf;
 pub mod kept;
+pub mod layout;
 pub mod load;
 pub mod netns;
 mod options;

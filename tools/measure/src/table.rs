@@ -1,8 +1,8 @@
 //! Results: tables for people, one JSON object per line for programs.
 
+use super::layout::{hanging, Columns};
 use super::sample::Sample;
 use serde::Serialize;
-use std::fmt::Write;
 
 /// The better direction of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,30 +212,22 @@ impl Table {
         cells
     }
 
-    /// Returns the table as text.
-    pub fn text(&self) -> String {
+    /// Returns the table as text, within the width of a terminal if there is one.
+    pub fn text(&self, width: Option<usize>) -> String {
         let better = match self.better {
             Better::Lower => "lower is better",
             Better::Higher => "higher is better",
         };
-        let mut lines = vec![self.header()];
-        lines.extend(self.rows.iter().map(|row| self.cells(row)));
-        let columns = lines[0].len();
-        let width = |at: usize| lines.iter().map(|l| l[at].len()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "{} over {}: {} in {}, {better}",
-            self.bench, self.link, self.what, self.unit
-        );
-        for line in &lines {
-            let cells = line.iter().zip(&widths).map(|(cell, &w)| format!("{cell:>w$}"));
-            let _ = writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  "));
-        }
-        for note in &self.notes {
-            let _ = writeln!(out, "  - {note}");
-        }
+        let head = self.header();
+        let keys = head.iter().take_while(|name| *name != "weft").count();
+        let mut columns = Columns::new(&">".repeat(head.len()), keys);
+        columns.row(head);
+        self.rows.iter().for_each(|row| columns.row(self.cells(row)));
+        let Table { bench, link, what, unit, .. } = self;
+        let title = format!("{bench} over {link}: {what} in {unit}, {better}");
+        let mut out = format!("{}\n", hanging("", &title, width));
+        out += &columns.text("  ", width);
+        self.notes.iter().for_each(|note| out += &(hanging("  - ", note, width) + "\n"));
         out
     }
 }
@@ -277,7 +269,7 @@ mod tests {
 
     #[test]
     fn text__columns_line_up() {
-        let text = table(Better::Lower).text();
+        let text = table(Better::Lower).text(None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1].len(), lines[2].len(), "{text}");
         assert!(lines[2].contains(" - "), "{text}");

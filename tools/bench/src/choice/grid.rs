@@ -9,12 +9,13 @@ use super::chosen::{environment, label, SETTINGS};
 use super::{figure, floor, report, What};
 use crate::More;
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weft::choices::{Choices, Place, Receipt, Server, Transfer, Tree};
 use weft::Reliability;
+use weft_run::bars;
 
 /// Time limit of the whole grid, for each repetition.
 const LIMIT: Duration = Duration::from_secs(110);
@@ -304,8 +305,7 @@ pub fn run(out: Option<&Path>, given: &[LinkName], options: &Options) -> Result<
     let links = links(given, options);
     let count: usize = links.iter().map(|&l| steps(l).len()).sum();
     let bar = ProgressBar::new(count as u64);
-    let style = "{elapsed_precise} {bar:20.cyan/blue} {pos}/{len}, {eta} left  {wide_msg}";
-    bar.set_style(ProgressStyle::with_template(style)?);
+    bars::form(&bar, "{elapsed_precise} {bar:20.cyan/blue} {pos}/{len}, {left}  {wide_msg}");
     bar.enable_steady_tick(Duration::from_secs(1));
     let limit = LIMIT * options.repeat.max(1);
     let options = options.clone();

@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::Path;
 use weft_lab::client::{plan, Attached};
 use weft_lab::spec::Conditions;
+use weft_measure::layout;
 
 /// Numbers of ranks, where none are named.
 const RANKS: [u32; 3] = [2, 4, 8];
@@ -277,7 +278,7 @@ pub fn print(
         why = why.take().or_else(|| grid.notes.last().cloned());
         match json {
             true => out.write_all(grid.json()?.as_bytes())?,
-            false => writeln!(out, "{}", grid.text())?,
+            false => writeln!(out, "{}", grid.text(layout::width()))?,
         }
         folder.map_or(Ok(()), |folder| grid.draw(folder, &mut drawn))
     };

@@ -5,8 +5,8 @@ use crate::pair::Sample;
 use crate::table::{figure, Line};
 use crate::target;
 use anyhow::{Context, Result};
-use std::fmt::Write;
 use std::path::Path;
+use weft_measure::layout::{hanging, Columns};
 use weft_plot::{plain, Bar, Bars, Chart, Curve, Panel, Picture, Point, Spacing};
 
 /// A figure of a program.
@@ -60,17 +60,17 @@ impl Grid {
         self.cells.iter().find(is_it).map(|cell| cell.sample)
     }
 
-    /// Returns the table as text.
-    pub fn text(&self) -> String {
+    /// Returns the table as text, within the width of a terminal if there is one.
+    pub fn text(&self, width: Option<usize>) -> String {
         let ranks = self.ranks();
-        let mut lines = vec![vec!["program".to_string(), String::new(), "unit".into()]];
-        lines[0].extend(ranks.iter().map(|ranks| match ranks {
+        let mut columns = Columns::new(&format!("<<<{}", ">".repeat(ranks.len())), 3);
+        let names = ranks.iter().map(|ranks| match ranks {
             1 => "1 rank".into(),
             ranks => format!("{ranks} ranks"),
-        }));
+        });
+        columns.row(["program".to_string(), String::new(), "unit".into()].into_iter().chain(names));
         for head in self.rows() {
-            let mut line = vec![head.0.to_string(), head.1.into(), head.2.into()];
-            line.extend(ranks.iter().map(|&ranks| {
+            let figures = ranks.iter().map(|&ranks| {
                 let shown = |of: Sample| {
                     let [median, min, max] = [of.median, of.min, of.max].map(figure);
                     match min == max {
@@ -79,24 +79,15 @@ impl Grid {
                     }
                 };
                 self.find(head, ranks).map_or("-".into(), shown)
-            }));
-            lines.push(line);
-        }
-        let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-        let mut out = format!("{}\n", self.title);
-        // Without figures there are notes alone, which say why.
-        for line in lines.iter().filter(|_| !self.cells.is_empty()) {
-            let cells = line.iter().zip(&widths).enumerate().map(|(at, (cell, &w))| match at {
-                0..3 => format!("{cell:<w$}"),
-                _ => format!("{cell:>w$}"),
             });
-            // Writing to a string does not fail.
-            let _ = writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  "));
+            columns.row([head.0, head.1, head.2].map(String::from).into_iter().chain(figures));
         }
-        for note in &self.notes {
-            let _ = writeln!(out, "  - {note}");
+        let mut out = format!("{}\n", hanging("", &self.title, width));
+        // Without figures there are notes alone, which say why.
+        if !self.cells.is_empty() {
+            out += &columns.text("  ", width);
         }
+        self.notes.iter().for_each(|note| out += &(hanging("  - ", note, width) + "\n"));
         out
     }
 
@@ -244,7 +235,7 @@ mod tests {
 
     #[test]
     fn text__a_row_for_each_program_and_choice_and_a_column_for_each_number_of_ranks() {
-        let text = grid("12", OVER).text();
+        let text = grid("12", OVER).text(None);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("2 ranks") && lines[1].contains("4 ranks"), "{text}");
         assert_eq!(lines.len(), 6, "{text}");

@@ -89,7 +89,7 @@ impl Setting {
     }
 
     /// Returns its line of Table 4.
-    pub fn text(&self) -> String {
+    pub fn cells(&self) -> [String; 6] {
         let handling = match self.handling {
             Handling::Notify => "a thread in the receive",
             Handling::Handler => "a thread that waits",
@@ -101,8 +101,8 @@ impl Setting {
             Outgoing::Both => "by length",
         };
         let combines = if self.combines { "yes" } else { "no" };
-        let (label, window, threshold) = (self.label, self.window, self.threshold);
-        format!("{label:14}  {handling:24}  {outgoing:9}  {window:>6}  {threshold:>4}  {combines}")
+        let (window, threshold) = (self.window.to_string(), self.threshold.to_string());
+        [self.label, handling, outgoing, &window, &threshold, combines].map(str::to_string)
     }
 }
 

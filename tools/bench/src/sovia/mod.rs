@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use weft_measure::layout::{self, Columns};
 
 /// Name of the benchmark.
 const NAME: &str = "sovia";
@@ -274,49 +275,33 @@ impl Study<'_> {
     }
 
     /// Returns a part as a table: a line for each size, a column for each name.
-    fn matrix(&self, part: Part, columns: &[&'static str]) -> String {
+    fn matrix(&self, part: Part, names: &[&'static str]) -> String {
         let (title, unit, _) = part.text();
-        let mut text = format!("{title}, {unit}\n{:>9}", "size");
-        columns.iter().for_each(|name| text.push_str(&format!("  {name:>16}")));
-        let Some(figures) = self.figures.get(&part) else { return text };
+        let Some(figures) = self.figures.get(&part) else { return format!("{title}, {unit}") };
         let mut sizes: Vec<usize> = figures.keys().map(|(_, size)| *size).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        for size in sizes {
-            text.push_str(&format!("\n{:>9}", human(size)));
-            for name in columns {
-                let cell = figures.get(&(*name, size)).map_or("-".into(), |s| figure(s.median));
-                text.push_str(&format!("  {cell:>16}"));
-            }
-        }
-        text.push('\n');
-        text
+        let cell = |name, size| figures.get(&(name, size)).map_or("-".into(), |s| figure(s.median));
+        by_size(&format!("{title}, {unit}"), names, &sizes, cell)
     }
 
     /// Returns the ratios to the native transport, with the paper's: M-VIA, then cLAN.
     fn ratios(&self) -> String {
         let names = ["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID"];
-        let mut text =
-            format!("Tables 2 and 3 as ratios to {NATIVE}: here (M-VIA, cLAN)\n     size");
-        names.iter().for_each(|name| text.push_str(&format!("  {name:>20}")));
-        for size in self.sizes() {
-            text.push_str(&format!("\n{:>9}", human(size)));
+        let cell = |name, size| {
             let native = self.get(Part::Latency, NATIVE, size);
-            for (at, name) in names.into_iter().enumerate() {
-                let ours = self.get(Part::Latency, name, size).zip(native);
-                let paper = paper::ratio(size, at + 1);
-                let cell = match (ours, paper) {
-                    (Some((ours, native)), Some([mvia, clan])) => {
-                        let ours = ours.median / native.median;
-                        format!("{ours:.2} ({mvia:.2}, {clan:.2})")
-                    }
-                    _ => "-".into(),
-                };
-                text.push_str(&format!("  {cell:>20}"));
+            let ours = self.get(Part::Latency, name, size).zip(native);
+            let at = names.iter().position(|one| *one == name).unwrap_or(0);
+            match (ours, paper::ratio(size, at + 1)) {
+                (Some((ours, native)), Some([mvia, clan])) => {
+                    let ours = ours.median / native.median;
+                    format!("{ours:.2} ({mvia:.2}, {clan:.2})")
+                }
+                _ => "-".into(),
             }
-        }
-        text.push('\n');
-        text
+        };
+        let title = format!("Tables 2 and 3 as ratios to {NATIVE}: here (M-VIA, cLAN)");
+        by_size(&title, &names, &self.sizes(), cell)
     }
 
     /// Returns all figures as rows without targets, for programs.
@@ -334,16 +319,28 @@ impl Study<'_> {
     }
 }
 
+/// Returns a table: a line for each size, a column for each name.
+fn by_size(
+    title: &str,
+    names: &[&'static str],
+    sizes: &[usize],
+    cell: impl Fn(&'static str, usize) -> String,
+) -> String {
+    let mut columns = Columns::new(&">".repeat(1 + names.len()), 1);
+    columns.row(["size"].iter().chain(names).copied());
+    for &size in sizes {
+        let figures = names.iter().map(|&name| cell(name, size));
+        columns.row([human(size)].into_iter().chain(figures));
+    }
+    format!("{title}\n{}", columns.text("  ", layout::width()))
+}
+
 impl Study<'_> {
     fn text(&self, out: &mut impl Write) -> Result<()> {
-        writeln!(
-            out,
-            "Table 4: {:5}  {:24}  {:9}  window  acks  combined",
-            "", "handling", "outgoing"
-        )?;
-        for setting in SETTINGS {
-            writeln!(out, "{}", setting.text())?;
-        }
+        let mut settings = Columns::new("<<<>>>", 1);
+        settings.row(["Table 4", "handling", "outgoing", "window", "acks", "combined"]);
+        SETTINGS.iter().for_each(|setting| settings.row(setting.cells()));
+        write!(out, "{}", settings.text("", layout::width()))?;
         let handling = ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"];
         let plain = [TCP, NATIVE];
         let five = [&plain[..], &handling].concat();

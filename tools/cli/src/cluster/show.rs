@@ -9,6 +9,7 @@ use weft_cluster::local::{Host, Say};
 use weft_cluster::names::{Cause, HostId};
 use weft_cluster::ranks::Ranks;
 use weft_cluster::Names;
+use weft_measure::layout::{self, Columns};
 
 /// A host in the output as JSON. More than 15 fields: each is a member of the object.
 #[derive(Serialize)]
@@ -133,11 +134,18 @@ pub fn status(names: &mut Names, json: bool) -> Result<()> {
     }
     let up = hosts.iter().filter(|h| h.is_up).count();
     println!("cluster {}: {up} of {} hosts are there", names.cluster(), hosts.len());
-    let width = hosts.iter().map(|h| h.name.len()).max().unwrap_or(4).max(4);
-    println!(
-        "  {:<width$}  {:<22} {:<5} {:>8} {:>6} {:>6} {:>10} {:>6}  cause",
-        "host", "address", "state", "since", "names", "ranks", "round trip", "lost"
-    );
+    let mut columns = Columns::new("<<<>>>>><", 1);
+    columns.row([
+        "host",
+        "address",
+        "state",
+        "since",
+        "names",
+        "ranks",
+        "round trip",
+        "lost",
+        "cause",
+    ]);
     for host in &hosts {
         let state = if host.is_up { "up" } else { "gone" };
         let round_trip = match host.round_trip_ns {
@@ -151,16 +159,19 @@ pub fn status(names: &mut Names, json: bool) -> Result<()> {
             0 => "-".into(),
             probes => format!("{:.1} %", 100.0 * lost as f64 / probes as f64),
         };
-        println!(
-            "  {:<width$}  {:<22} {state:<5} {:>8} {:>6} {:>6} {round_trip:>10} {lost:>6}  {}",
-            host.name,
+        columns.row([
+            host.name.clone(),
             host.address.to_string(),
+            state.into(),
             age(host.since_ms),
-            host.names,
+            host.names.to_string(),
             count(&ranks, host).map_or("-".into(), |n| n.to_string()),
+            round_trip,
+            lost,
             cause(&hosts, &host.cause),
-        );
+        ]);
     }
+    print!("{}", columns.text("  ", layout::width()));
     print_jobs(&ranks, &names_of(&hosts));
     Ok(())
 }
@@ -169,17 +180,17 @@ pub fn status(names: &mut Names, json: bool) -> Result<()> {
 fn print_jobs(ranks: &Ranks, names: &BTreeMap<HostId, String>) {
     let all = jobs(ranks);
     if !all.is_empty() {
-        let width = all.keys().map(|(name, _)| name.len()).max().unwrap_or(3).max(3);
-        println!("  {:<width$}  {:>6} {:>9} {:>8}  hosts", "job", "user", "ranks", "since");
+        let mut columns = Columns::new("<>>><", 1);
+        columns.row(["job", "user", "ranks", "since", "hosts"]);
         for ((name, user), job) in &all {
             let ranks = format!("{}/{}", job.ranks.len(), job.size);
             let since = age((job.seconds * 1e3) as u64);
             let mut hosts: Vec<&str> =
                 job.hosts.iter().filter_map(|id| Some(names.get(id)?.as_str())).collect();
             hosts.sort_unstable();
-            let hosts = hosts.join(" ");
-            println!("  {name:<width$}  {user:>6} {ranks:>9} {since:>8}  {hosts}");
+            columns.row([name.to_string(), user.to_string(), ranks, since, hosts.join(" ")]);
         }
+        print!("{}", columns.text("  ", layout::width()));
     }
     let notes = unseen(ranks, names);
     if !notes.is_empty() {

@@ -81,7 +81,7 @@ fn row(figure: &Figure) -> String {
     let unit = &figure.unit;
     let named = |name: &Option<String>| name.as_ref().map_or(String::new(), |n| format!(" {n}"));
     format!(
-        "{:>6}  {:>13}   floor {:>13}{:<24} peer {:>13}{}",
+        "{:>6} {:>13} floor {:>13}{:<18} peer {:>13}{}",
         bytes(figure.size),
         number(Some(figure.value), unit),
         number(figure.floor, unit),

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
+use weft_measure::layout::{self, hanging};
+use weft_run::outputs;
 use weft_sim::scenarios::{default_config, run_named};
 
 /// Show weft: two applications, its links beside their floors, a simulated network
@@ -40,7 +42,8 @@ impl Line {
 
     fn print(&self) {
         let verdict = if self.pass { "PASS" } else { "FAIL" };
-        println!("  {verdict}  {:<28} {}", self.what, self.detail);
+        let head = format!("  {verdict}  {:<20} ", self.what);
+        println!("{}", hanging(&head, &self.detail, layout::width()));
     }
 }
 
@@ -149,14 +152,6 @@ fn steps(children: &mut Children, args: &Args) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Makes the folder of the result files, and checks that they can be written.
-fn writable(out: &Path) -> Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("--out: making {}", out.display()))?;
-    let probe = out.join(format!(".weft-{}", std::process::id()));
-    std::fs::write(&probe, "weft").with_context(|| format!("--out: in {}", out.display()))?;
-    std::fs::remove_file(&probe).with_context(|| format!("--out: in {}", out.display()))
-}
-
 /// Runs the demonstration.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.ranks == 0 {
@@ -165,7 +160,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let start = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("weft {} on this machine: {cores} cores, no rights needed", env!("CARGO_PKG_VERSION"));
-    writable(&args.out)?;
+    outputs::check_folder("--out", &args.out)?;
     let mut children = Children::new()?;
     let lines = match steps(&mut children, &args) {
         Err(error) if error.is::<child::Interrupted>() => {

@@ -14,6 +14,7 @@ mod sys;
 use anyhow::Result;
 use serde::Serialize;
 use std::process::ExitCode;
+use weft_measure::layout::{self, hanging};
 
 /// Check what will work on this machine and how to fix the rest
 ///
@@ -85,15 +86,17 @@ impl Check {
 }
 
 fn print(checks: &[Check]) {
+    let width = layout::width();
     for check in checks {
         let verdict = match check.verdict {
             Verdict::Ok => "ok  ",
             Verdict::Warn => "warn",
             Verdict::Fail => "FAIL",
         };
-        println!("{verdict}  {:<16} {}", check.topic, check.finding);
+        let head = format!("{verdict}  {:<16} ", check.topic);
+        println!("{}", hanging(&head, &check.finding, width));
         if let Some(remedy) = &check.remedy {
-            println!("      {:<16} -> {remedy}", "");
+            println!("{}", hanging(&format!("      {:<16} -> ", ""), remedy, width));
         }
     }
     let count = |verdict| checks.iter().filter(|c| c.verdict == verdict).count();

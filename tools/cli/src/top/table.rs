@@ -6,6 +6,7 @@ use super::format::Row;
 use super::waits;
 use clap::ValueEnum;
 use std::cmp::Ordering;
+use weft_measure::layout::wrap;
 
 /// One column of the table.
 struct Column {
@@ -92,32 +93,6 @@ impl Order {
 /// Cuts a text to this many characters.
 fn cut(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
-}
-
-/// Breaks a text into lines of at most `width` characters, between words where that is possible.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let mut rest: Vec<char> = word.chars().collect();
-        let last = lines.last().map_or(0, |line| line.chars().count());
-        if last > 0 && last + 1 + rest.len() > width {
-            lines.push(String::new());
-        }
-        while !rest.is_empty() {
-            let Some(line) = lines.last_mut() else { break };
-            let used = line.chars().count();
-            let gap = usize::from(used > 0);
-            let room = width.saturating_sub(used + gap).max(usize::from(used == 0));
-            if gap == 1 && room > 0 {
-                line.push(' ');
-            }
-            line.extend(rest.drain(..room.min(rest.len())));
-            if !rest.is_empty() {
-                lines.push(String::new());
-            }
-        }
-    }
-    lines
 }
 
 /// Returns the columns with their widths, at most `most` characters in all.

@@ -18,6 +18,7 @@ use weft_core::transfer::select::eager_max;
 use weft_core::LinkCaps;
 use weft_measure::date;
 use weft_measure::far::Reach;
+use weft_measure::layout::{self, hanging, Columns};
 use weft_run::interrupt::Interrupt;
 
 /// Measure this machine's links and store what messages are sent by, in under a minute
@@ -261,12 +262,6 @@ fn mb(rate: u32) -> String {
     format!("{rate} MB/s")
 }
 
-fn row(cells: [&str; 5]) {
-    let [link, what, estimate, measured, effect] = cells;
-    let line = format!("{link:<12} {what:<22} {estimate:>12} {measured:>12}  {effect}");
-    println!("{}", line.trim_end());
-}
-
 /// Returns a link's position among those between hosts, by measured figures and by estimates.
 fn standing(
     found: &Findings,
@@ -288,19 +283,19 @@ fn standing(
     }
 }
 
-fn print_link(found: &Findings, at: usize) {
+fn link_rows(found: &Findings, at: usize, table: &mut Columns) {
     let (own, was) = (&found.links[at].figures, &found.links[at].estimate);
     let effect = standing(found, at, "small", |a, b| a.latency_ns < b.latency_ns);
-    row([&own.link, "one way, 16 B", &us(was.latency_ns), &us(own.latency_ns), &effect]);
+    table.row([&own.link, "one way, 16 B", &us(was.latency_ns), &us(own.latency_ns), &effect]);
     let effect = standing(found, at, "data", |a, b| a.bytes_per_us > b.bytes_per_us);
-    row(["", "data, 1 MiB", &mb(was.bytes_per_us), &mb(own.bytes_per_us), &effect]);
+    table.row(["", "data, 1 MiB", &mb(was.bytes_per_us), &mb(own.bytes_per_us), &effect]);
     let (was, now) = (mb(was.small_bytes_per_us), mb(own.small_bytes_per_us));
-    row(["", "at once, 16 KiB", &was, &now, "moves the switch-over, below"]);
+    table.row(["", "at once, 16 KiB", &was, &now, "moves the switch-over, below"]);
     let messages = format!("{:.2} M/s", f64::from(own.messages_per_ms) / 1e3);
-    row(["", "messages, 8 B", "-", &messages, ""]);
+    table.row(["", "messages, 8 B", "-", &messages, ""]);
 }
 
-fn print_turn(turn: &Turn) {
+fn turn_row(turn: &Turn, table: &mut Columns) {
     let name = match turn.small == turn.data {
         true => turn.small.to_string(),
         false => format!("{}, {}", turn.small, turn.data),
@@ -316,22 +311,25 @@ fn print_turn(turn: &Turn) {
         false => format!("the model says {model}; corrected"),
     };
     let used = size(turn.used);
-    row([&name, "at once up to", &estimate, &used, &format!("{verdict} ({looks})")]);
+    table.row([&name, "at once up to", &estimate, &used, &format!("{verdict} ({looks})")]);
 }
 
-fn print(found: &Findings) {
-    row(["link", "what", "estimate", "measured", "effect"]);
-    (0..found.links.len()).for_each(|at| print_link(found, at));
-    found.turns.iter().for_each(print_turn);
-    for left in &found.left {
-        println!("{left}");
-    }
-    for (link, why) in &found.absent {
-        println!("{link}: not measured, keeps its estimates: {why}; `weft doctor` tells more");
-    }
-    for m in found.links.iter().filter(|m| m.figures.place.starts_with("loopback")) {
-        println!("{}: measured over {}", m.figures.link, m.figures.place);
-    }
+/// Returns the results, within the width of a terminal if there is one.
+fn text(found: &Findings, width: Option<usize>) -> String {
+    let mut table = Columns::new("<<>><", 1);
+    table.row(["link", "what", "estimate", "measured", "effect"]);
+    (0..found.links.len()).for_each(|at| link_rows(found, at, &mut table));
+    found.turns.iter().for_each(|turn| turn_row(turn, &mut table));
+    let mut notes = found.left.clone();
+    notes.extend(found.absent.iter().map(|(link, why)| {
+        format!("{link}: not measured, keeps its estimates: {why}; `weft doctor` tells more")
+    }));
+    let looped = found.links.iter().filter(|m| m.figures.place.starts_with("loopback"));
+    let place = |m: &Measured| format!("{}: measured over {}", m.figures.link, m.figures.place);
+    notes.extend(looped.map(place));
+    let mut text = table.text("", width);
+    notes.iter().for_each(|note| text += &(hanging("", note, width) + "\n"));
+    text
 }
 
 /// Returns the date of a calibration, UTC.
@@ -345,20 +343,24 @@ fn show() -> Result<ExitCode> {
         println!("no calibration at {}; `weft tune` makes one", path.display());
         return Ok(ExitCode::SUCCESS);
     };
+    let width = layout::width();
     println!("{}, made {} UTC", path.display(), day(stored.made));
     if let Err(why) = Calibration::read_for(&path, &Machine::here()) {
-        println!("NOT USED here: {why}; `weft tune` makes it anew");
+        println!(
+            "{}",
+            hanging("NOT USED here: ", &format!("{why}; `weft tune` makes it anew"), width)
+        );
     }
     for l in &stored.links {
-        println!(
-            "{:<12} {} one way; data {}; at once {}; {:.2} M messages/s; measured: {}",
-            l.link,
+        let figures = format!(
+            "{} one way; data {}; at once {}; {:.2} M messages/s; measured: {}",
             us(l.latency_ns),
             mb(l.bytes_per_us),
             mb(l.small_bytes_per_us),
             f64::from(l.messages_per_ms) / 1e3,
             l.place
         );
+        println!("{}", hanging(&format!("{:<12} ", l.link), &figures, width));
     }
     for s in &stored.switches {
         println!(
@@ -419,7 +421,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let interrupt = Interrupt::watch("weft tune")?;
     let found = measure(&wanted, &config, &Effort { far: far.as_ref(), turn, repeat, until });
     let found = interrupt.unless(Ok(found))?;
-    print(&found);
+    print!("{}", text(&found, layout::width()));
     if found.links.is_empty() {
         bail!("no link could be measured; `weft doctor` tells what is missing");
     }
@@ -443,6 +445,33 @@ pub fn run(args: Args) -> Result<ExitCode> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text__fits_a_terminal_and_loses_no_word() {
+        let figures = |name: &str| LinkFigures { link: name.into(), ..LinkFigures::default() };
+        let link = |name| Measured { estimate: figures(name), figures: figures(name) };
+        let sighting = |size| Sighting { size, eager: 1e-5, rendezvous: 2e-5 };
+        let turn = Turn {
+            small: "packet",
+            data: "gso",
+            model: [4096, 8192],
+            used: 16384,
+            looks: (12..20).map(|power| sighting(1 << power)).collect(),
+        };
+        let found = Findings {
+            links: vec![link("packet"), link("gso")],
+            absent: vec![("xdp", "a reason of many words, ".repeat(9))],
+            turns: vec![turn],
+            left: vec!["small over udp, data over tcp: by the model; time is up".into()],
+        };
+        let whole = text(&found, None);
+        assert!(whole.lines().any(|line| line.len() > 300), "{whole}");
+        let narrow = text(&found, Some(80));
+        assert!(narrow.lines().all(|line| line.len() <= 80), "{narrow}");
+        for word in whole.split_whitespace() {
+            assert!(narrow.contains(word), "{word} is not in\n{narrow}");
+        }
+    }
 
     #[test]
     fn names__are_those_of_a_job_but_the_agent() {

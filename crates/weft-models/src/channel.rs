@@ -240,7 +240,7 @@ impl<N: Net> Channel<N> {
     /// Does what [`post`](Channel::post) does, with a head before the parts.
     ///
     /// # Errors
-    /// As `post`.
+    /// The errors of `post`.
     pub fn post_after(
         &self,
         to: usize,

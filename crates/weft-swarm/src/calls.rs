@@ -10,17 +10,17 @@ use weft_models::net::{Live, Net};
 use weft_models::rpc::{CallError, Cause, Request, Rpc};
 use weft_sim::Env;
 
-/// It answers with its arguments.
+/// The method answers with its arguments.
 pub const ECHO: u16 = 1;
-/// It does the same after a while.
+/// The method answers with its arguments after a while.
 pub const LATER: u16 = 2;
-/// It is cast, and has no answer.
+/// The method is cast, and has no answer.
 pub const NOTE: u16 = 3;
-/// It calls the next rank, and answers with the text of the refusal.
+/// The method calls the next rank, and answers with the text of the refusal.
 pub const RELAY: u16 = 4;
-/// It keeps the request.
+/// The method keeps the request.
 pub const NEVER: u16 = 5;
-/// It refuses.
+/// The method refuses.
 pub const BAD: u16 = 6;
 
 /// Executions of each call: caller, its number.
@@ -90,9 +90,9 @@ pub fn serve(rpc: &Rpc<Live>, log: &Log, noted: &Rc<Cell<u64>>) {
 /// The way in which ranks end, once they have made their calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// They serve until all have ended.
+    /// The ranks serve until all have ended.
     Serving,
-    /// They drop their services, and go on without them or leave.
+    /// Some ranks drop their services, and go on without them or leave.
     Dropping,
 }
 

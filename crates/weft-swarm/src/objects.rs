@@ -94,7 +94,7 @@ pub fn check(history: &History, states: &[Register], lost: Vec<usize>, seed: u64
             return (object, state.values.clone());
         }
         if all.len() > 1 && !lost.is_empty() {
-            // It is lost with a rank, and others that are cut off know more of it, or less.
+            // The object is lost with a rank, and others that are cut off know more of it, or less.
             history.borrow_mut().values_mut().for_each(|of| of.retain(|e| e.object != object));
             return (object, Vec::new());
         }
@@ -210,7 +210,7 @@ pub async fn open_all(objects: &Objects<Live>) -> Result<Vec<Shared<Live, Regist
         let state = || Register { number: number.into(), values: Vec::new() };
         all.push(class.open(number, placement, state).await.map_err(|error| error.cause)?);
     }
-    // So that nobody waits for a first write for ever.
+    // Rank 0 writes first, so that nobody waits for a first write for ever.
     let first = |at: usize| 1 << 40 | at as u64;
     if objects.net().rank() == 0 {
         for (at, shared) in all.iter().enumerate() {

@@ -263,7 +263,7 @@ impl<N: Blocking, T: Object> Shared<N, T> {
     /// Does an operation, with progress meanwhile.
     ///
     /// # Errors
-    /// As [`call`](Shared::call).
+    /// The errors of [`call`](Shared::call).
     pub fn call_blocking(&self, op: T::Op) -> Result<T::Reply, ObjectError> {
         if let Some(reply) = self.read_here(&op) {
             self.inner.net.attend();
@@ -285,7 +285,7 @@ impl<N: Blocking, T: Object> Shared<N, T> {
     /// Deletes the object, with progress meanwhile.
     ///
     /// # Errors
-    /// As [`delete`](Shared::delete).
+    /// The errors of [`delete`](Shared::delete).
     pub fn delete_blocking(self) -> Result<(), ObjectError> {
         let net = self.inner.net.clone();
         net.may_wait().map_err(|why| self.error(ObjectCause::Inside(why)))?;
@@ -426,7 +426,7 @@ impl<N: Net> Inner<N> {
                 }));
             }
             if cx.waker().will_wake(Waker::noop()) {
-                // It is polled again soon.
+                // The future is polled again soon.
                 return Poll::Pending;
             }
             if let Some(error) = self.order.ended() {
@@ -530,7 +530,7 @@ async fn do_posts<N: Net>(inner: Weak<Inner<N>>) {
         inner.rpc.room(rank).await;
         under_way.set(under_way.get() + 1);
         let (posts, under_way) = (Rc::clone(&inner), Rc::clone(&under_way));
-        // It sends the call at once, before the next post.
+        // The task sends the call at once, before the next post.
         inner.net.spawn(async move {
             posts.do_post(&entry, &op).await;
             under_way.set(under_way.get() - 1);

@@ -586,7 +586,7 @@ impl Core {
         let accepted = self.change.accepted.as_ref().map(|accepted| &accepted.install);
         match accepted.filter(|install| install.new == new).cloned() {
             Some(install) => self.follow(&install, Vec::new()),
-            // It was not in the author's quorum.
+            // The member was not in the author's quorum.
             None => self.tell_lag(from, new.epoch),
         }
     }
@@ -621,12 +621,12 @@ impl Core {
             }
         }
         let old = std::mem::replace(&mut self.members, install.members.clone());
-        // They may live, and be in reach of some members only.
+        // Excluded ranks may live, and be in reach of some members only.
         let is_out = |rank: &u32| !install.members.contains(rank) && !install.left.contains(rank);
         for &rank in old.iter().filter(|rank| is_out(rank)) {
             self.post(rank, Control::Excluded { view: install.new });
         }
-        // Those that begin anew were out as well.
+        // Ranks that begin anew were out as well.
         for rank in old.iter().filter(|&rank| is_out(rank) || install.life_of(*rank).is_some()) {
             self.penalties.add(*rank, self.now);
         }
@@ -657,7 +657,7 @@ impl Core {
                 false => OrderError::Excluded { by },
             });
         }
-        // Those that have answered an attempt of this member, which met the view of another one,
+        // Ranks that have answered an attempt of this member, which met the view of another one,
         // wait for its end.
         for (rank, (next, _)) in attempt.map(|attempt| attempt.states).unwrap_or_default() {
             if rank != self.me && self.members.contains(&rank) {

@@ -231,7 +231,7 @@ impl Core {
             return self.post(from, Control::Join { rank: self.me, life: self.life });
         }
         if let Some(&of) = install.members.iter().find(|&rank| self.lost.contains(rank)) {
-            // As a member it would ask the others to exclude that one.
+            // This rank would, as a member, ask the others to exclude that one.
             self.end(OrderError::Unreachable { member: of as usize });
             let gone = self.last_word();
             return self.post(from, Control::Gone(gone));

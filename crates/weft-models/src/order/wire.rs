@@ -116,7 +116,7 @@ pub(super) struct Accepted {
 /// The state of a member in its view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Standing {
-    /// It has delivered what is below.
+    /// The member has delivered all slots below.
     pub next: u64,
     /// The slots that the receiver may lack.
     pub slots: Vec<Placed>,
@@ -132,7 +132,7 @@ pub(super) struct Standing {
 pub(super) struct Gone {
     pub life: u64,
     pub view: ViewId,
-    /// It has taken part in attempts up to this stamp.
+    /// The member has taken part in attempts up to this stamp.
     pub promised: u32,
     pub standing: Option<Standing>,
 }
@@ -209,7 +209,7 @@ impl Control {
     /// Reads a control whose ranks are below a number.
     ///
     /// # Errors
-    /// It is nonsense: the cause, in words.
+    /// The bytes are nonsense: the cause, in words.
     pub fn read(bytes: &[u8], ranks: usize) -> Result<Control, String> {
         let control: Control = postcard::from_bytes(bytes).map_err(|why| why.to_string())?;
         let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);

@@ -72,7 +72,7 @@ impl<N: Net, T: Item> Region<N, T> {
     /// Begins to write: waits until no other rank has a copy.
     ///
     /// # Errors
-    /// As [`read`](Region::read).
+    /// The errors of [`read`](Region::read).
     pub async fn write(&self) -> Result<WriteGuard<'_, N, T>, RegionError> {
         let held = self.begin(Access::Write).await?;
         Ok(WriteGuard { items: self.typed.items.borrow_mut(), _held: held })
@@ -82,7 +82,7 @@ impl<N: Net, T: Item> Region<N, T> {
     /// the operation elsewhere than in the scope of a guard.
     ///
     /// # Errors
-    /// As [`read`](Region::read).
+    /// The errors of [`read`](Region::read).
     pub async fn begin_to(&self, access: Access) -> Result<Operation<N, T>, RegionError> {
         // The operation that is returned ends it.
         std::mem::forget(self.begin(access).await?);
@@ -123,7 +123,7 @@ impl<N: Net, T: Item> Region<N, T> {
     /// when the ranks that have mapped the region know, so that they map it no more.
     ///
     /// # Errors
-    /// As [`read`](Region::read).
+    /// The errors of [`read`](Region::read).
     pub async fn delete(self) -> Result<(), RegionError> {
         let (inner, entry) = (&self.inner, &self.entry);
         let held = self.begin(Access::Write).await?;
@@ -146,7 +146,7 @@ impl<N: Net, T: Item> Region<N, T> {
     /// lost.
     ///
     /// # Errors
-    /// As [`read`](Region::read).
+    /// The errors of [`read`](Region::read).
     pub fn check(&self) -> Result<(), RegionError> {
         self.entry.check()
     }
@@ -357,7 +357,7 @@ impl<N: Blocking, T: Item> Region<N, T> {
     /// Begins to read, with progress meanwhile.
     ///
     /// # Errors
-    /// As [`read`](Region::read).
+    /// The errors of [`read`](Region::read).
     pub fn read_blocking(&self) -> Result<ReadGuard<'_, N, T>, RegionError> {
         let held = self.begin_blocking(Access::Read)?;
         Ok(ReadGuard { items: self.typed.items.borrow(), _held: held })
@@ -366,7 +366,7 @@ impl<N: Blocking, T: Item> Region<N, T> {
     /// Begins to write, with progress meanwhile.
     ///
     /// # Errors
-    /// As [`write`](Region::write).
+    /// The errors of [`write`](Region::write).
     pub fn write_blocking(&self) -> Result<WriteGuard<'_, N, T>, RegionError> {
         let held = self.begin_blocking(Access::Write)?;
         Ok(WriteGuard { items: self.typed.items.borrow_mut(), _held: held })
@@ -375,7 +375,7 @@ impl<N: Blocking, T: Item> Region<N, T> {
     /// Does what [`begin_to`](Region::begin_to) does, with progress meanwhile.
     ///
     /// # Errors
-    /// As [`read`](Region::read).
+    /// The errors of [`read`](Region::read).
     pub fn begin_to_blocking(&self, access: Access) -> Result<Operation<N, T>, RegionError> {
         std::mem::forget(self.begin_blocking(access)?);
         Ok(Operation { region: self.clone(), access })

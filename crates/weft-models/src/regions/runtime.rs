@@ -574,7 +574,7 @@ impl<N: Net> Inner<N> {
         match kind {
             to_home::ACK => {
                 self.unwatch(id, from);
-                // It is awaited no more if the region is lost.
+                // The answer is awaited no more if the region is lost.
                 home.borrow_mut().acked(from, code & KEPT != 0);
             }
             _ => drop(home.borrow_mut().gave_up(from)),

@@ -209,15 +209,15 @@ impl<N: Blocking> Rpc<N> {
     /// Calls a method and waits for the answer, with progress meanwhile.
     ///
     /// # Errors
-    /// As [`Call`].
+    /// The errors of a [`Call`].
     pub fn call_blocking(&self, to: usize, method: u16, args: &[u8]) -> Result<Vec<u8>, CallError> {
         self.call(to, method, args).wait()
     }
 
-    /// As [`call_blocking`](Rpc::call_blocking), for at most some time.
+    /// Calls like [`call_blocking`](Rpc::call_blocking), and waits for at most some time.
     ///
     /// # Errors
-    /// As [`Call`].
+    /// The errors of a [`Call`].
     pub fn call_within(
         &self,
         to: usize,

@@ -140,7 +140,7 @@ fn join__a_rank_without_state_takes_part_in_no_change() {
 
 #[test]
 fn join__of_a_rank_that_the_first_view_was_to_have_gets_the_state() {
-    // It has been a member that told its end, or has never opened the group.
+    // The rank has been a member that told its end, or has never opened the group.
     for tells in [true, false] {
         let mut cores = Cores::begun();
         // The author has asked rank 2, which begins anew and has no part in that.
@@ -329,7 +329,7 @@ fn join__beside_a_member_that_has_given_the_rank_up_is_refused_and_the_members_s
             let error = OrderError::Unreachable { member: member as usize };
             assert!(cores.of(3).ended == Some(error) && epoch <= 2, "{member}: view {epoch}");
             assert_eq!(cores.of(contact).members, [0, 1, 2]);
-            // It asks again.
+            // The joiner asks again.
             *cores.of(3) = Core::new(3, Vec::new(), OPTIONS);
             cores.of(3).join(LIFE, vec![contact]);
         }

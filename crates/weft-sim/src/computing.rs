@@ -3,8 +3,8 @@
 
 use crate::config::{LinkKind, SimConfig};
 use crate::fault::Fault;
-use crate::scenarios::Report;
 use crate::sim::{Env, Failure, Sim};
+use crate::story::Report;
 use crate::tables::{loss_rates, per_cent, Lines, Tell};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

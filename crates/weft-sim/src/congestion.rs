@@ -1,9 +1,9 @@
 //! Bottlenecks: many senders to one receiver, and two flows through one uplink.
 
 use crate::config::{LinkKind, SimConfig, Topology};
-use crate::scenarios::{receive_stream, send_stream, Report, Row, Story};
 use crate::served;
 use crate::sim::{Env, Failure};
+use crate::story::{receive_stream, send_stream, Report, Row, Story};
 use crate::tasks::join_all;
 use crate::trace::Trace;
 use std::cell::RefCell;

@@ -2,8 +2,8 @@
 
 use crate::checker::Lane;
 use crate::plan::Flood;
+use crate::shared::{Part, Shared};
 use crate::sim::Env;
-use crate::swarm::{Part, Shared};
 use crate::tasks::join_all;
 use std::rc::Rc;
 

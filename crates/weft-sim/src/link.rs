@@ -2,20 +2,16 @@
 
 use crate::clock::SimClock;
 use crate::config::{LinkKind, SimConfig};
-use crate::network::{Packet, SharedNetwork};
-use crate::sim::endpoint_id;
+use crate::network::{Packet, SharedNetwork, CHECK_LEN};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use weft_core::wire::{field, session_index, session_of, PacketType};
 use weft_core::{EndpointId, LinkCaps, PeerId, Pulse};
 use weft_link::kind::Kind;
+use weft_link::rng::splitmix;
 use weft_link::run::{is_part, Run};
 use weft_link::WaitFd;
 use weft_link::{Address, Bytes, DataRun, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink};
-
-/// Bytes of the checksum after each frame. Not counted as wire bytes: the security trailer is part
-/// of [`crate::Wire::overhead_bytes`].
-pub(crate) const CHECK_LEN: usize = 8;
 
 /// Names of links by the first of their networks.
 const NAMES: [&str; 1 + SimConfig::MORE] = ["sim", "sim2", "sim3"];
@@ -114,6 +110,12 @@ pub(crate) fn check(header: &[u8], payload: &[u8]) -> [u8; 8] {
         }
     }
     sum.to_le_bytes()
+}
+
+/// Returns the identity of an incarnation of a host.
+pub(crate) fn endpoint_id(seed: u64, host: u32, incarnation: u32) -> EndpointId {
+    let mut state = seed ^ (u64::from(host) << 32 | u64::from(incarnation));
+    EndpointId(splitmix(&mut state))
 }
 
 /// Computes the checksum of a packet, which only endpoint `to` accepts, as a real link's tag needs

@@ -10,6 +10,10 @@ use std::rc::Rc;
 use weft_core::wire::field;
 use weft_link::rng::Rng;
 
+/// Bytes of the checksum after each frame. Not counted as wire bytes: the security trailer is part
+/// of [`crate::Wire::overhead_bytes`].
+pub(crate) const CHECK_LEN: usize = 8;
+
 /// A network shared by links and the runner.
 pub type SharedNetwork = Rc<RefCell<Network>>;
 
@@ -467,7 +471,7 @@ impl Network {
         let known = p.bytes.len().min(24);
         header[..known].copy_from_slice(&p.bytes[..known]);
         let at = if fate == Fate::Sent { p.sent_at } else { self.now };
-        let len = p.bytes.len().saturating_sub(crate::link::CHECK_LEN) as u32;
+        let len = p.bytes.len().saturating_sub(CHECK_LEN) as u32;
         let (src, dst, sent_at) = (p.src, p.dst, p.sent_at);
         self.trace.push(TraceEvent { at, sent_at, fate, src, dst, len, header });
     }
@@ -575,7 +579,7 @@ impl Network {
 
     /// Returns the bytes of a packet, without its checksum.
     fn len_of(&self, packet: u32) -> usize {
-        self.packets[packet as usize].bytes.len().saturating_sub(crate::link::CHECK_LEN)
+        self.packets[packet as usize].bytes.len().saturating_sub(CHECK_LEN)
     }
 
     fn kind_of(&self, packet: u32) -> u8 {
@@ -637,7 +641,7 @@ impl Network {
         let wire = self.config.wire_of(network);
         // Ports are numbered within their network.
         let at = network * (self.ports.len() / self.config.networks()) + port as usize;
-        let len = (p.bytes.len() - crate::link::CHECK_LEN) as u64 + u64::from(wire.overhead_bytes);
+        let len = (p.bytes.len() - CHECK_LEN) as u64 + u64::from(wire.overhead_bytes);
         let Port { bytes_per_us, free_at, last_arrival } = self.ports[at];
         let backlog = free_at.saturating_sub(self.now);
         if !wire.stream && backlog > serialise(wire.queue_bytes, bytes_per_us) {
@@ -704,7 +708,7 @@ impl Network {
             let mut header = [0; 24];
             let known = packet.bytes.len().min(24);
             header[..known].copy_from_slice(&packet.bytes[..known]);
-            let len = packet.bytes.len().saturating_sub(crate::link::CHECK_LEN) as u32;
+            let len = packet.bytes.len().saturating_sub(CHECK_LEN) as u32;
             let &Packet { src, dst, sent_at, .. } = packet;
             let (at, fate) = (self.now, Fate::Refused);
             self.trace.push(TraceEvent { at, sent_at, fate, src, dst, len, header });

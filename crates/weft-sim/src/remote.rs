@@ -5,8 +5,8 @@
 
 use crate::checker::Word;
 use crate::plan::{Act, Remote};
+use crate::shared::{me, peer, Shared};
 use crate::sim::Env;
-use crate::swarm::{me, peer, Shared};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use weft::{AtomicCode, OpError, PeerId, Rights};

@@ -3,8 +3,8 @@
 
 use crate::checker::{content, Lane, Word};
 use crate::plan::{Cast, Copied, Count, Parcel, COPIES_LEN};
+use crate::shared::{Known, Part, Shared};
 use crate::sim::Env;
-use crate::swarm::{Known, Part, Shared};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use weft_core::{OpError, PeerId};

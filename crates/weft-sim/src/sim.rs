@@ -2,7 +2,7 @@
 
 use crate::busy::Busy;
 use crate::config::{LinkKind, SimConfig};
-use crate::link::SimLink;
+use crate::link::{endpoint_id, SimLink};
 use crate::network::{Network, SharedNetwork};
 use crate::runner::{Host, HostEnv, Outcome, Runner, Task};
 use crate::served::{ServedLink, SharedAgent};
@@ -18,8 +18,8 @@ use std::time::Duration;
 use weft::group::Directory;
 use weft::{Clock, Config, Endpoint, Group};
 use weft_core::config::Table;
-use weft_core::{EndpointId, Instant, PeerId};
-use weft_link::rng::{splitmix, Rng};
+use weft_core::{Instant, PeerId};
+use weft_link::rng::Rng;
 use weft_link::{Address, Link};
 use weft_packets::net::{Compute, Live};
 use weft_packets::{OpenError, Packets, Settings};
@@ -99,12 +99,6 @@ pub fn address_of(seed: u64, host: u32, incarnation: u32) -> Address {
         sim: Some(host),
         ..Address::default()
     }
-}
-
-/// Returns the identity of an incarnation of a host.
-pub(crate) fn endpoint_id(seed: u64, host: u32, incarnation: u32) -> EndpointId {
-    let mut state = seed ^ (u64::from(host) << 32 | u64::from(incarnation));
-    EndpointId(splitmix(&mut state))
 }
 
 /// The first incarnations of all hosts.

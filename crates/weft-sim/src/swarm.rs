@@ -1,43 +1,24 @@
 //! Runs plans drawn from seeds, checks them, and makes failing ones smaller.
 
-use crate::checker::{Checker, Lane, SharedChecker};
+use crate::checker::{Checker, Lane};
 use crate::flood;
-use crate::plan::{shrink, who, Active, Collective, Kind, Message, Plan, NEVER, REBORN, WILD};
+use crate::plan::{shrink, Active, Collective, Kind, Message, Plan, NEVER, WILD};
 use crate::remote;
 use crate::runner::Outcome;
 use crate::services;
+use crate::shared::{me, peer, Part, Shared};
 use crate::sim::{Env, Failure, Sim};
 use crate::tasks::join_all;
 use crate::trace::Trace;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::{poll_fn, Future};
+use std::future::poll_fn;
 use std::ops::Range;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use weft::endpoint::ChoiceError;
 use weft::{ActiveMessage, Choices, Op, Operation, Status};
 use weft_core::{OpError, PeerId};
-use weft_packets::Counter;
-
-/// State shared by a plan's hosts.
-pub(crate) struct Shared {
-    pub plan: Plan,
-    pub checker: SharedChecker,
-    /// Hosts that die.
-    mortal: Vec<u32>,
-    /// Hosts to which packets of one type never get through.
-    pub cut_off: Vec<u32>,
-    /// Key and length of the region of each host that has started.
-    pub keys: RefCell<BTreeMap<u32, (u64, usize)>>,
-    /// Counter, and key of the exported memory, of each host that has started.
-    pub counters: Known<Counter>,
-    pub exports: Known<u64>,
-}
-
-/// A value of each host that has published one.
-pub(crate) type Known<T> = RefCell<BTreeMap<u32, T>>;
 
 /// The results of a plan without failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,34 +29,6 @@ pub struct PlanReport {
     pub delivered: u64,
     /// Operations that failed because a peer died.
     pub failed: u64,
-}
-
-impl Shared {
-    pub fn mortal(&self, host: u32) -> bool {
-        self.mortal.contains(&host)
-    }
-
-    /// Returns true if this host may give up any of its peers.
-    pub fn gives_up(&self, env: &Env) -> bool {
-        self.cut_off.contains(&env.host)
-    }
-
-    /// Returns true if the plan makes this error of an operation with `host` acceptable.
-    pub fn accepts(&self, env: &Env, error: &OpError, host: u32, peer: PeerId) -> bool {
-        matches!(error, OpError::Peer { peer: named, .. } if *named == peer)
-            && (self.mortal(host) || self.gives_up(env))
-    }
-}
-
-/// Returns the number of this incarnation of its host in a plan.
-pub(crate) fn me(env: &Env) -> u32 {
-    env.host + env.incarnation * REBORN
-}
-
-/// Returns the peer with this number in a plan.
-pub(crate) fn peer(env: &Env, number: u32) -> PeerId {
-    let (host, incarnation) = who(number);
-    env.peer_incarnation(host, incarnation)
 }
 
 /// Runs one plan.
@@ -155,8 +108,6 @@ pub(crate) fn explain(plan: &Plan, failure: Failure, tries: usize) -> Failure {
     let last = run_plan(&small).err().unwrap_or(failure);
     Failure { what: format!("{}\nin {small}", last.what), ..last }
 }
-
-pub(crate) type Part = Pin<Box<dyn Future<Output = ()>>>;
 
 async fn host_program(env: Env, shared: Rc<Shared>) {
     choose(&env, &shared);

@@ -3,8 +3,8 @@
 use crate::config::SimConfig;
 use crate::fault::Fault;
 use crate::runner::Outcome;
-use crate::scenarios::{impatient, receive_stream, send_stream, Report, Row, Story};
 use crate::sim::{Env, Failure, Sim};
+use crate::story::{impatient, receive_stream, send_stream, Report, Row, Story};
 use crate::trace::Trace;
 use std::cell::Cell;
 use std::fmt::Write;

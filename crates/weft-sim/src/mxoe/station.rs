@@ -3,8 +3,8 @@
 use super::checker::{bits_of, content, Checker, Id};
 use super::plan::{host_of, mac_of, Message, MxPlan, HEAD};
 use crate::clock::SimClock;
-use crate::link::{check, CHECK_LEN};
-use crate::network::{Packet, SharedNetwork};
+use crate::link::check;
+use crate::network::{Packet, SharedNetwork, CHECK_LEN};
 use crate::runner::{Host, HostEnv, Task};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};

@@ -5,8 +5,7 @@ use crate::names::cluster::Hosts;
 use crate::names::own;
 use crate::pair::core;
 use crate::table::Better;
-use anyhow::{ensure, Context, Result};
-use std::io::{BufRead, BufReader};
+use anyhow::{Context, Result};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -37,13 +36,7 @@ impl Two {
 
     /// Starts a server of our own; returns it and its port.
     fn serve(&self, way: Way, role: &str) -> Result<(Process, String)> {
-        let mut command = self.own(way, 1, &[role, "0"])?;
-        let mut server = Process(command.stdout(Stdio::piped()).spawn().context("a server")?);
-        let mut line = String::new();
-        let said = server.0.stdout.take().context("the output of a server")?;
-        BufReader::new(said).read_line(&mut line)?;
-        ensure!(!line.is_empty(), "a server ended without a word");
-        Ok((server, line.trim().to_string()))
+        Process::serving(self.own(way, 1, &[role, "0"])?)
     }
 
     /// Runs iperf3; returns GB/s.

@@ -31,6 +31,18 @@ const RUN: Duration = Duration::from_secs(120);
 /// A process that is ended when this value is dropped.
 pub(crate) struct Process(pub Child);
 
+impl Process {
+    /// Starts a server of our own; returns it and the place that it prints.
+    pub fn serving(mut command: Command) -> Result<(Process, String)> {
+        let mut server = Process(command.stdout(Stdio::piped()).spawn().context("a server")?);
+        let mut line = String::new();
+        let said = server.0.stdout.take().context("the output of a server")?;
+        BufReader::new(said).read_line(&mut line)?;
+        ensure!(!line.is_empty(), "a server ended without a word");
+        Ok((server, line.trim().to_string()))
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // An error here means that it has ended already.
@@ -90,13 +102,7 @@ impl Run<'_> {
             Way::Unix => format!("weft-bench-{:016x}", weft_link::random_u64()),
             _ => "0".to_string(),
         };
-        let mut command = self.own(way, 1, &[role, &place])?;
-        let mut server = Process(command.stdout(Stdio::piped()).spawn().context("a server")?);
-        let mut line = String::new();
-        let said = server.0.stdout.take().context("the output of a server")?;
-        BufReader::new(said).read_line(&mut line)?;
-        ensure!(!line.is_empty(), "a server ended without a word");
-        Ok((server, line.trim().to_string()))
+        Process::serving(self.own(way, 1, &[role, &place])?)
     }
 
     /// Runs a client of our own; returns its figure.

@@ -17,12 +17,11 @@ use crate::sockets::{begin, words_of, Process, Way};
 use crate::table::{figure, human, Better, Row, Table};
 use crate::target::{self, Aim, Check};
 use crate::Options;
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 use layer::SETTINGS;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use weft_measure::layout::{self, Columns};
 
 /// Name of the benchmark.
@@ -121,13 +120,7 @@ impl Study<'_> {
 
     /// Starts a server; returns it and its port.
     fn serve(&self, way: Way, core_of: usize, words: &[&str]) -> Result<(Process, String)> {
-        let mut command = self.words(way, core_of, words)?;
-        let mut server = Process(command.stdout(Stdio::piped()).spawn().context("a server")?);
-        let mut line = String::new();
-        let said = server.0.stdout.take().context("the output of a server")?;
-        BufReader::new(said).read_line(&mut line)?;
-        ensure!(!line.is_empty(), "a server ended without a word");
-        Ok((server, line.trim().to_string()))
+        Process::serving(self.words(way, core_of, words)?)
     }
 
     /// Runs a client; returns its figures.

@@ -6,6 +6,9 @@
 #[macro_use]
 extern crate weft_run;
 
+#[macro_use]
+mod own;
+
 mod against;
 mod apps;
 mod auth;
@@ -19,11 +22,11 @@ mod ethernet;
 mod faces;
 mod logp;
 mod models;
-mod more;
 mod mpi;
 mod mxoe;
 pub mod names;
 mod python;
+mod register;
 pub mod service;
 pub mod sockets;
 pub mod sovia;
@@ -32,12 +35,11 @@ mod takes;
 mod target;
 mod wait;
 
-pub use more::{work, ADDITION};
+pub use register::{work, ADDITION};
 
 use anyhow::{bail, Result};
 use clap::ValueEnum;
 use load::Load;
-use more::{opened, More};
 use std::io::Write;
 use std::process::ExitCode;
 use table::Table;

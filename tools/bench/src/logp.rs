@@ -8,15 +8,44 @@
 //!   what remains after the computation and `os` is the receipt of an answer already there;
 //! - `L` is what is left of half a round trip after `os` and `or`.
 
+use super::own::Own;
 use super::pair::Sample;
 use super::pingpong::floor_of;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
 use super::table::{Better, Table};
 use super::volley::median_ns;
-use super::More;
 use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
+
+/// The probes of this benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Parameter {
+    /// Time of the sending call alone, for a few messages.
+    SendOverhead,
+    /// A round trip with a computation of `arg` nanoseconds inside, minus the computation.
+    BusyRoundTrip,
+}
+
+probes!(Parameter);
+
+impl Own for Parameter {
+    const NUMBER: u8 = 3;
+
+    fn name(self) -> &'static str {
+        match self {
+            Parameter::SendOverhead => "weft overhead of sends",
+            Parameter::BusyRoundTrip => "weft round trip with computation",
+        }
+    }
+
+    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
+        match self {
+            Parameter::SendOverhead => send_overhead(rank, task),
+            Parameter::BusyRoundTrip => busy_round_trip(rank, task),
+        }
+    }
+}
 
 /// Messages of one burst, too few to fill any queue.
 pub const BURST: u64 = 16;
@@ -34,7 +63,7 @@ pub fn clock_ns() -> u64 {
 }
 
 /// Measures the time of a sending call, over bursts that are answered before the next begins.
-pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let mut buffer = vec![1u8; task.size];
     let (clock, mut spans) = (clock_ns(), Vec::new());
@@ -62,7 +91,7 @@ pub fn send_overhead(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 
 /// Measures round trips with a computation of `task.arg` ns after the send; returns `time -
 /// computation`, which is `os` + `or`.
-pub fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn busy_round_trip(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let mut buffer = vec![1u8; task.size];
     let compute = Duration::from_nanos(task.arg);
@@ -135,9 +164,9 @@ fn polling(bench: &mut Bench<'_>, pair: usize) -> Result<Table> {
         let direct = bench.direct.map(|pair| Subject { pair, ..Probe::WeftPingPong.into() });
         let mut subjects = vec![
             subject(Probe::WeftPingPong),
-            subject(More::WeftSendOverhead.into()),
+            subject(Parameter::SendOverhead.into()),
             subject(Probe::WeftRate),
-            Subject { arg: compute, ..subject(More::WeftBusyRoundTrip.into()) },
+            Subject { arg: compute, ..subject(Parameter::BusyRoundTrip.into()) },
             direct.unwrap_or_else(|| bench.bare(probe)),
         ];
         subjects.extend(channels.iter().map(|&c| bench.bare(Probe::PingPong(c))));

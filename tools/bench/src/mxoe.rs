@@ -3,13 +3,13 @@
 
 use crate::faces::plots::{self, Group};
 use crate::netns::Place;
+use crate::own::{opened, Own};
 use crate::pair::{Kind, Pair, Sample, Subject};
 use crate::rank::{Channel, Outcome, Probe, Rank, Task};
 use crate::table::Better;
 use crate::target::{self, Aim, Run};
 use crate::volley::volley;
 use crate::wire::{self, Socket, FRAME};
-use crate::{opened, More};
 use crate::{Bench, LinkName, Options, CONFIG, MTU};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::{BTreeMap, VecDeque};
@@ -226,13 +226,35 @@ impl Mxoe {
     }
 }
 
+/// The probe of this benchmark: ping-pong of messages in frames of MX over Ethernet, one way; `arg`
+/// as packed by [`Variant`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Frames {
+    PingPong,
+}
+
+probes!(Frames);
+
+impl Own for Frames {
+    const NUMBER: u8 = 2;
+
+    fn name(self) -> &'static str {
+        "MXoE ping-pong"
+    }
+
+    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
+        ping_pong(rank, task)
+    }
+}
+
 /// Ping-pong of messages in frames of MXoE, one way.
-pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let variant = Variant::of(task.arg);
     if variant.is_native && wire::interface_of(rank)?.mtu < NATIVE_MTU {
         return Ok(Outcome::Absent(format!("frames of native MX need an MTU of {NATIVE_MTU}")));
     }
-    let mut side = match opened(rank).mxoe.take().filter(|side| side.variant == variant) {
+    let mut side = match opened::<Option<Mxoe>>(rank)?.take().filter(|side| side.variant == variant)
+    {
         Some(side) => side,
         None => Mxoe::open(rank, variant)?,
     };
@@ -245,7 +267,7 @@ pub fn ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         side.progress()?;
     }
     rank.receive_note()?;
-    opened(rank).mxoe = Some(side);
+    *opened(rank)? = Some(side);
     Ok(outcome)
 }
 
@@ -290,7 +312,7 @@ struct Times {
 
 /// Measures messages of all sizes.
 fn lines(run: &mut Run<'_>, mtu: u32) -> Result<Times> {
-    let ours = run.bench.bare(More::MxoePingPong);
+    let ours = run.bench.bare(Frames::PingPong);
     let tcp = run.bench.bare(Probe::PingPong(Channel::Tcp));
     let floor = run.bench.bare(Probe::Wire(Socket::Packet, false));
     let copy = run.bench.bare(Probe::Copy);
@@ -324,7 +346,7 @@ fn variants(run: &mut Run<'_>) -> Result<BTreeMap<&'static str, [f64; 2]>> {
     for (name, variant) in VARIANTS {
         run.begin(name);
         for size in LENGTHS.into_iter().filter(|&size| run.wants(size)).collect::<Vec<_>>() {
-            let usual = run.bench.bare(More::MxoePingPong);
+            let usual = run.bench.bare(Frames::PingPong);
             let ours = Subject { arg: variant.packed(), ..usual };
             let got = run.bench.measure(size, &[ours, usual], |s| s * 1e6)?;
             if let (LONG, [Some(ours), Some(usual)]) = (size, &got[..]) {
@@ -442,13 +464,8 @@ pub fn print(
     let (mut both, mut drawn) = (Vec::new(), Vec::new());
     for (at, mtu) in [MTU, JUMBO].into_iter().enumerate() {
         let mut run = start(options, mtu)?;
-        run.plan(|run| {
-            lines(run, mtu)?;
-            if mtu == JUMBO {
-                variants(run)?;
-            }
-            Ok(())
-        });
+        let pulls = if mtu == JUMBO { 2 * VARIANTS.len() } else { 0 };
+        run.plan(&[(&SIZES, 3), (&LENGTHS, pulls)]);
         match lines(&mut run, mtu) {
             Ok(of) => times[at] = of,
             Err(why) => run.notes.push(format!("{why:#}")),

@@ -181,6 +181,9 @@ pub(super) struct Run<'a> {
     pub notes: Vec<String>,
 }
 
+/// Lines that are to be measured: their sizes, and the number of subjects at each.
+pub(super) type Lines = (&'static [usize], usize);
+
 /// Floor or peer of a row.
 type Beside = Option<(&'static str, Option<Sample>)>;
 
@@ -195,22 +198,10 @@ impl Run<'_> {
         self.bench.meter.title = format!("{} over {}, {line}", self.name, self.link.name());
     }
 
-    /// Sets the steps of the progress to those of a function that measures. The function runs, but
-    /// its subjects are only counted.
-    pub fn plan(&mut self, mut lines: impl FnMut(&mut Self) -> Result<()>) {
-        let (checks, notes) = (self.checks.len(), self.notes.len());
-        self.bench.meter.counted = Some(0);
-        // A failure comes again when the function measures.
-        let _ = lines(self);
-        let subjects = self.bench.meter.counted.take().unwrap_or(0);
-        self.checks.truncate(checks);
-        self.notes.truncate(notes);
-        self.bench.plan(subjects);
-    }
-
-    /// True while subjects are only counted.
-    pub fn is_counting(&self) -> bool {
-        self.bench.meter.counted.is_some()
+    /// Sets the steps of the progress to those of these lines, as far as their sizes are wanted.
+    pub fn plan(&mut self, lines: &[Lines]) {
+        let wanted = |sizes: &[usize]| sizes.iter().filter(|&&size| self.wants(size)).count();
+        self.bench.plan(lines.iter().map(|(sizes, subjects)| subjects * wanted(sizes)).sum());
     }
 
     /// Returns the raw sockets that the link uses.

@@ -1,16 +1,45 @@
 //! The cost of waiting: processor time of a rank in a receive, and its wake-up time.
 
+use super::own::Own;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
 use super::sys::{cpu_time, monotonic_ns};
 use super::table::{Better, Table};
 use super::volley::{median_ns, DOZE};
-use super::More;
 use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
+/// The probes of this benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Wait {
+    /// Waking a rank that sleeps in a receive.
+    Wake,
+    /// Share of a core used by a rank that waits for `iters` milliseconds.
+    Idle,
+}
+
+probes!(Wait);
+
+impl Own for Wait {
+    const NUMBER: u8 = 4;
+
+    fn name(self) -> &'static str {
+        match self {
+            Wait::Wake => "weft wake-up",
+            Wait::Idle => "weft wait",
+        }
+    }
+
+    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
+        match self {
+            Wait::Wake => wake(rank, task),
+            Wait::Idle => idle(rank, task),
+        }
+    }
+}
+
 /// Rank 1 waits in a receive for `iters` milliseconds; returns the share of a core that it used.
-pub fn idle(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn idle(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     rank.sync()?;
     if rank.me == 0 {
@@ -25,7 +54,7 @@ pub fn idle(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 }
 
 /// Measures from before the send to after the return of a receive that slept.
-pub fn wake(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn wake(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let (mut samples, mut stamp) = (Vec::new(), [0; 8]);
     rank.sync()?;
@@ -50,7 +79,7 @@ pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     bench.plan(2 + 4);
     let iters = if quick { 20 } else { 1000 };
     let idle = [
-        Subject { iters, ..More::WeftIdle.into() },
+        Subject { iters, ..Wait::Idle.into() },
         Subject { iters, ..bench.bare(Probe::Idle(Channel::Pipe)) },
     ];
     let got = bench.measure(1, &idle, |share| share * 100.0)?;
@@ -66,10 +95,10 @@ pub fn tables(bench: &mut Bench<'_>) -> Result<Vec<Table>> {
     let wakes = if quick { 3 } else { 50 };
     let channel = if bench.link == LinkName::Shm { Channel::Unix } else { Channel::Tcp };
     let probes =
-        [More::WeftWake.into(), Probe::Futex, Probe::Wake(Channel::Pipe), Probe::Wake(channel)];
+        [Wait::Wake.into(), Probe::Futex, Probe::Wake(Channel::Pipe), Probe::Wake(channel)];
     let subjects = probes.map(|probe| Subject {
         iters: wakes,
-        pair: if probe == Probe::from(More::WeftWake) { 0 } else { bare },
+        pair: if probe == Probe::from(Wait::Wake) { 0 } else { bare },
         ..probe.into()
     });
     let got = bench.measure(8, &subjects, |s| s * 1e6)?;

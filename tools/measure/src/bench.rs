@@ -162,7 +162,7 @@ impl<'a> Bench<'a> {
             pairs.push(Pair::start(&Kind { link: "packet", config: CONFIG, place: kind.place })?);
         }
         let (title, plan, absent) = (link.name().into(), Plan::default(), Vec::new());
-        let meter = Meter { pairs, options, title, plan, absent, counted: None };
+        let meter = Meter { pairs, options, title, plan, absent };
         Ok(Bench { link, place: kind.place, bare, direct, far: None, why_not, meter })
     }
 
@@ -180,7 +180,7 @@ impl<'a> Bench<'a> {
         }
         let bare = pairs.len() - 1;
         let (title, plan, absent) = (link.name().into(), Plan::default(), Vec::new());
-        let meter = Meter { pairs, options, title, plan, absent, counted: None };
+        let meter = Meter { pairs, options, title, plan, absent };
         let (place, why_not) = (Place::Here, None);
         Ok(Bench { link, place, bare, direct: None, far: Some(far), why_not, meter })
     }

@@ -330,8 +330,6 @@ pub struct Meter<'a> {
     pub plan: Plan,
     /// Reasons of missing figures, for the notes below the table.
     pub absent: Vec<String>,
-    /// While counting, nothing is measured: the number of subjects so far.
-    pub counted: Option<usize>,
 }
 
 impl Meter<'_> {
@@ -374,10 +372,6 @@ impl Meter<'_> {
         pick: impl Fn(f64, f64) -> f64,
         other: &mut dyn FnMut(),
     ) -> Result<Vec<Option<Sample>>> {
-        if let Some(counted) = &mut self.counted {
-            *counted += subjects.len();
-            return Ok(vec![None; subjects.len()]);
-        }
         let mut tasks = Vec::new();
         self.plan.expect(self.steps(subjects.len()));
         for subject in subjects {

@@ -6,8 +6,7 @@ use super::super::{netns, Bench, LinkName, Options};
 use super::cast::Cast;
 use super::cell::{Cell, Figure, BULK, COMPUTES, DISTURBED, MEMBERS, TRIES};
 use super::chosen::{environment, label, SETTINGS};
-use super::{figure, floor, report, What};
-use crate::More;
+use super::{figure, floor, report, Packet, What};
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use std::path::Path;
@@ -134,7 +133,6 @@ impl Grid {
             title,
             plan: Default::default(),
             absent: Vec::new(),
-            counted: None,
         };
         let mut out = Vec::new();
         for &(size, subject) in subjects {
@@ -266,10 +264,10 @@ fn floors(bench: &mut Bench<'_>) -> Floors {
 }
 
 fn packets(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
-    let rate = (Figure::Throughput, "", More::PacketStream.into());
+    let rate = (Figure::Throughput, "", Packet::Stream.into());
     match choices.mtu {
         // A small packet does not depend on the length of the longest.
-        0 => vec![(Figure::HalfTrip, "", More::PacketPingPong.into()), rate],
+        0 => vec![(Figure::HalfTrip, "", Packet::PingPong.into()), rate],
         _ => vec![rate],
     }
 }
@@ -277,14 +275,14 @@ fn packets(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
 fn cast(choices: Choices, compute: bool) -> (Figure, &'static str, Subject) {
     let tree = choices.tree;
     let arg = Cast { members: MEMBERS, tree, stream: false, compute }.pack();
-    let subject = Subject { arg, ..More::Multicast.into() };
+    let subject = Subject { arg, ..Packet::Multicast.into() };
     (Figure::Multicast(compute), choices.multicast.name(), subject)
 }
 
 fn fetch_add(choices: Choices) -> Vec<(Figure, &'static str, Subject)> {
     let by = choices.fetch_add.name();
-    let busy = Subject { arg: COMPUTES, ..More::FetchAdd.into() };
-    vec![(Figure::FetchAdd(false), by, More::FetchAdd.into()), (Figure::FetchAdd(true), by, busy)]
+    let busy = Subject { arg: COMPUTES, ..Packet::FetchAdd.into() };
+    vec![(Figure::FetchAdd(false), by, Packet::FetchAdd.into()), (Figure::FetchAdd(true), by, busy)]
 }
 
 /// Returns the links that can be measured here: raw Ethernet needs two lab hosts and root.

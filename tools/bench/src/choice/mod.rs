@@ -2,19 +2,19 @@
 //! `--tree` and so on, and all of them as one grid.
 
 mod carrier;
-pub mod cast;
+mod cast;
 mod cell;
 mod chosen;
 mod figure;
 pub mod grid;
-pub mod probe;
+mod probe;
 mod report;
 
 use super::logp::minus;
+use super::own::Own;
 use super::pair::{Kind, Pair, Subject};
-use super::rank::{Channel, Outcome, Probe, Task};
+use super::rank::{Channel, Outcome, Probe, Rank, Task};
 use super::table::{Better, Table};
-use super::More;
 use super::{others, pingpong, Bench, LinkName, Options, What};
 use anyhow::{bail, Result};
 use cast::Cast;
@@ -23,6 +23,60 @@ use chosen::of_messages;
 use weft::choices::{Choices, Receipt, Transfer, Tree};
 
 pub use chosen::Chosen;
+
+/// The probes of the packet interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Packet {
+    /// Ping-pong of packets, one way.
+    PingPong,
+    /// Time of sending a packet alone, for a few packets.
+    SendOverhead,
+    /// A round trip of packets with a computation of `arg` nanoseconds inside, minus the
+    /// computation.
+    BusyRoundTrip,
+    /// Messages in one direction.
+    Stream,
+    /// Fetch-and-add at a rank that computes for `arg` nanoseconds between two polls.
+    FetchAdd,
+    /// Fetch-and-add at a rank that computes all the time and never polls.
+    FetchAddUnpolled,
+    /// Length of the longest packet in bytes, not a time.
+    Longest,
+    /// A multicast; `arg` as packed by [`Cast`].
+    Multicast,
+}
+
+probes!(Packet);
+
+impl Own for Packet {
+    const NUMBER: u8 = 5;
+
+    fn name(self) -> &'static str {
+        match self {
+            Packet::PingPong => "packet interface ping-pong",
+            Packet::SendOverhead => "packet interface overhead of sends",
+            Packet::BusyRoundTrip => "packet interface round trip with computation",
+            Packet::Stream => "packet interface stream",
+            Packet::FetchAdd => "fetch-and-add",
+            Packet::FetchAddUnpolled => "fetch-and-add, owner never polls",
+            Packet::Longest => "longest packet",
+            Packet::Multicast => "multicast",
+        }
+    }
+
+    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
+        match self {
+            Packet::PingPong => probe::ping_pong(rank, task),
+            Packet::SendOverhead => probe::send_overhead(rank, task),
+            Packet::BusyRoundTrip => probe::busy_round_trip(rank, task),
+            Packet::Stream => probe::stream(rank, task),
+            Packet::FetchAdd => probe::fetch_add(rank, task),
+            Packet::FetchAddUnpolled => probe::fetch_add_unpolled(rank, task),
+            Packet::Longest => probe::packet_max(rank),
+            Packet::Multicast => cast::multicast(rank, task),
+        }
+    }
+}
 
 /// Measures one benchmark over one link for every combination.
 pub fn tables(
@@ -108,7 +162,7 @@ fn one(
         _ => bail!("this benchmark has no choices"),
     };
     if what != What::FetchAdd {
-        let max = Task { probe: More::PacketMax.into(), size: 8, iters: 1, arg: 0 };
+        let max = Task { probe: Packet::Longest.into(), size: 8, iters: 1, arg: 0 };
         if let Outcome::Value(max) = bench.meter.pairs[0].run(&max)? {
             table.notes.push(format!("{name}: packets of up to {max} B of the program"));
         }
@@ -127,16 +181,16 @@ fn logp(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Result<Tabl
     for size in bench.sizes(&[16, 1 << 10]) {
         let (floor, bare) = floor(bench, size);
         let us = |s: f64| s * 1e6;
-        let first = bench.measure(size, &[More::PacketPingPong.into()], us)?;
+        let first = bench.measure(size, &[Packet::PingPong.into()], us)?;
         let half_trip_ns = first[0].map_or(10_000.0, |s| s.median * 1e3);
         let compute = (8.0 * half_trip_ns) as u64 + 2_000;
         let mut subjects = vec![
-            More::PacketPingPong.into(),
-            More::PacketSendOverhead.into(),
-            More::PacketStream.into(),
-            Subject { arg: compute, ..More::PacketBusyRoundTrip.into() },
+            Packet::PingPong.into(),
+            Packet::SendOverhead.into(),
+            Packet::Stream.into(),
+            Subject { arg: compute, ..Packet::BusyRoundTrip.into() },
             bare,
-            Subject { arg: 1, ..More::PacketPingPong.into() },
+            Subject { arg: 1, ..Packet::PingPong.into() },
         ];
         // Beside a watchdog there is no endpoint of one thread.
         if !watched {
@@ -175,7 +229,7 @@ fn throughput(bench: &mut Bench<'_>, name: &'static str, watched: bool) -> Resul
     let mut table = bench.table("throughput", "rate of packets", "GB/s", Better::Higher);
     for size in bench.sizes(&[4 << 10, 64 << 10, 1 << 20, 16 << 20]) {
         let mut subjects =
-            vec![More::PacketStream.into(), bench.bare(bare), bench.bare(Probe::Stream(channel))];
+            vec![Packet::Stream.into(), bench.bare(bare), bench.bare(Probe::Stream(channel))];
         if !watched {
             subjects.push(Probe::WeftBandwidth.into());
         }
@@ -200,13 +254,13 @@ fn fetch_add(bench: &mut Bench<'_>, name: &'static str, choices: &Choices) -> Re
         _ => ("tcp", Channel::Tcp),
     };
     let mut table = bench.table("fetch-add", "time", "us", Better::Lower);
-    let computes = Subject { arg: COMPUTES, ..More::FetchAdd.into() };
+    let computes = Subject { arg: COMPUTES, ..Packet::FetchAdd.into() };
     let mut rows: Vec<(&'static str, Subject)> = vec![
-        (named("owner polls", name), More::FetchAdd.into()),
+        (named("owner polls", name), Packet::FetchAdd.into()),
         (named("owner computes", name), computes),
     ];
     if choices.receipt == Receipt::Watchdog {
-        rows.push((named("owner never polls", name), More::FetchAddUnpolled.into()));
+        rows.push((named("owner never polls", name), Packet::FetchAddUnpolled.into()));
     }
     let others_too = [bare, bench.bare(Probe::PingPong(channel))];
     let subjects: Vec<_> = rows.iter().map(|row| row.1).chain(others_too).collect();
@@ -249,9 +303,9 @@ fn multicast(
     };
     let mut table = bench.table("multicast", "latency and rate", "us, MB/s", Better::Lower);
     let arg = |stream, compute| Cast { members, tree, stream, compute }.pack();
-    let latency = Subject { arg: arg(false, false), ..More::Multicast.into() };
-    let busy = Subject { arg: arg(false, true), ..More::Multicast.into() };
-    let rate = Subject { arg: arg(true, false), ..More::Multicast.into() };
+    let latency = Subject { arg: arg(false, false), ..Packet::Multicast.into() };
+    let busy = Subject { arg: arg(false, true), ..Packet::Multicast.into() };
+    let rate = Subject { arg: arg(true, false), ..Packet::Multicast.into() };
     let subjects = [latency, bare, bench.bare(Probe::PingPong(channel)), busy];
     let got = bench.measure(16, &subjects, |s| s * 1e6)?;
     let floors = others([(floor, got[1])].into_iter());

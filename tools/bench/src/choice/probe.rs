@@ -1,7 +1,7 @@
 //! The two ranks' part in measuring the packet interface.
 
 use super::super::logp::{clock_ns, BURST};
-use super::super::opened;
+use super::super::own::opened;
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::volley::volley;
 use super::super::volley::{median_ns, per};
@@ -64,7 +64,7 @@ impl Message {
 }
 
 fn line(rank: &mut Rank) -> Result<Rc<Line>> {
-    if let Some(line) = &opened(rank).packets {
+    if let Some(line) = opened::<Option<Rc<Line>>>(rank)? {
         return Ok(Rc::clone(line));
     }
     let (packets, peer) = Carrier::open(rank)?;
@@ -100,7 +100,7 @@ fn line(rank: &mut Rank) -> Result<Rc<Line>> {
         counter,
         their_counter: Counter { key: key(8)? },
     });
-    opened(rank).packets = Some(Rc::clone(&line));
+    *opened(rank)? = Some(Rc::clone(&line));
     Ok(line)
 }
 

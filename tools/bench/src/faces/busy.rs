@@ -1,20 +1,20 @@
 //! Processor time of a receiver of MX in frames of MXoE: the analogue of Figure 11 of paper 001.
 
 use super::wired::{self, TUNINGS};
+use super::Face;
 use crate::netns::Place;
 use crate::pair::{Sample, Subject};
 use crate::rank::{Outcome, Rank, Task};
 use crate::sys::busy;
 use crate::table::Better;
 use crate::target::{Aim, Run};
-use crate::More;
 use anyhow::Result;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Sizes of the messages of a stream.
-const SIZES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
+pub const SIZES: [usize; 3] = [64 << 10, 1 << 20, 4 << 20];
 /// Bytes of a stream, and least messages.
 const STREAM: usize = 256 << 20;
 const LEAST: u64 = 32;
@@ -81,8 +81,8 @@ impl Run<'_> {
             for size in SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
                 self.begin(name);
                 let iters = ((STREAM / size) as u64).max(LEAST);
-                let ours = Subject { arg, iters, ..More::MxBusy.into() };
-                let tcp = Subject { iters, ..self.bench.bare(More::TcpBusy) };
+                let ours = Subject { arg, iters, ..Face::MxBusy.into() };
+                let tcp = Subject { iters, ..self.bench.bare(Face::TcpBusy) };
                 let got = self.bench.measure(size, &[ours, tcp], |share| share * 100.0)?;
                 if size == SIZES[1] {
                     long[arg as usize] = got[0];

@@ -10,17 +10,18 @@ pub mod together;
 pub mod wired;
 
 use crate::netns::Place;
+use crate::own::{opened, Own};
 use crate::pair::Sample;
 use crate::rank::{Channel, Outcome, Probe, Rank, Task};
 use crate::sockets::Beside;
 use crate::table::Better;
-use crate::target::{self, Aim, Run};
+use crate::target::{self, Aim, Lines, Run};
 use crate::volley::volley;
 use crate::volley::{per, warm_up};
-use crate::{opened, More};
 use crate::{Bench, LinkName, Options, What};
 use anyhow::{Context, Result};
 use many::Collective;
+use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
@@ -28,9 +29,70 @@ use sys::{v4, Mx, Via};
 use together::{Operation, Over};
 use weft::Rights;
 
+/// The probes of these benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Face {
+    /// Time of a put, until it is complete.
+    Put,
+    /// Ping-pong of `myriexpress.h`, one way.
+    MxPingPong,
+    /// An operation of both ranks at once.
+    Together(Over, Operation),
+    /// Ping-pong of `myriexpress.h` in frames of MX over Ethernet, one way; `arg` is the tuning.
+    MxWired,
+    /// Share of a core that a receiver in frames of MX over Ethernet uses; `arg` is the tuning.
+    MxBusy,
+    /// Share of a core that a receiver of TCP uses, which sleeps while it waits.
+    TcpBusy,
+    /// A collective operation of more than two ranks.
+    Many(Over, Collective),
+    /// Ping-pong of `vipl.h`, one way.
+    ViaPingPong,
+    /// A message of bursts of `vipl.h`.
+    ViaStream,
+    /// Time of an RDMA write of `vipl.h`, until it is complete.
+    ViaWrite,
+}
+
+probes!(Face);
+
+impl Own for Face {
+    const NUMBER: u8 = 1;
+
+    fn name(self) -> &'static str {
+        match self {
+            Face::Put => "weft put",
+            Face::MxPingPong => "MX ping-pong",
+            Face::Together(_, operation) => operation.name(),
+            Face::MxWired => "MX in frames of MXoE",
+            Face::MxBusy => "processor use of a receiver of MX",
+            Face::TcpBusy => "processor use of a receiver of TCP",
+            Face::Many(_, operation) => operation.name(),
+            Face::ViaPingPong => "VIA ping-pong",
+            Face::ViaStream => "VIA bursts",
+            Face::ViaWrite => "VIA write",
+        }
+    }
+
+    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
+        match self {
+            Face::Put => put(rank, task),
+            Face::MxPingPong => mx_ping_pong(rank, task),
+            Face::Together(over, of) => together::measure(rank, task, over, of),
+            Face::MxWired => wired::ping_pong(rank, task),
+            Face::MxBusy => busy::mx(rank, task),
+            Face::TcpBusy => busy::tcp(rank, task),
+            Face::Many(over, of) => many::measure(rank, task, over, of),
+            Face::ViaPingPong => via_ping_pong(rank, task),
+            Face::ViaStream => via_stream(rank, task),
+            Face::ViaWrite => via_write(rank, task),
+        }
+    }
+}
+
 /// The interfaces that a rank has opened.
 #[derive(Default)]
-pub struct Faces {
+struct Faces {
     mx: Option<Mx>,
     wired: Option<(u64, Mx)>,
     via: Option<(Via, sys::Place)>,
@@ -47,7 +109,7 @@ fn adopt(rank: &Rank) {
 
 /// Returns the endpoint of MX; both ranks open it at the first use.
 fn mx(rank: &mut Rank) -> Result<Mx> {
-    if let Some(mx) = opened(rank).faces.mx.take() {
+    if let Some(mx) = opened::<Faces>(rank)?.mx.take() {
         return Ok(mx);
     }
     adopt(rank);
@@ -64,7 +126,7 @@ fn mx(rank: &mut Rank) -> Result<Mx> {
 }
 
 /// Ping-pong of `mx_isend` and `mx_irecv`, one way.
-pub fn mx_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn mx_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let mut mx = mx(rank)?;
     mx.prepare(task.size);
     let outcome = volley(rank, task, &mut mx, "lost", Mx::send, |mx| mx.recv().map(|()| true))?;
@@ -75,13 +137,13 @@ pub fn mx_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         mx.poll()?;
     }
     rank.receive_note()?;
-    opened(rank).faces.mx = Some(mx);
+    opened::<Faces>(rank)?.mx = Some(mx);
     Ok(outcome)
 }
 
 /// Returns the virtual interface, and the place of the other rank; both open it at the first use.
 fn via(rank: &mut Rank) -> Result<(Via, sys::Place)> {
-    if let Some(via) = opened(rank).faces.via.take() {
+    if let Some(via) = opened::<Faces>(rank)?.via.take() {
         return Ok(via);
     }
     adopt(rank);
@@ -99,7 +161,7 @@ fn via(rank: &mut Rank) -> Result<(Via, sys::Place)> {
 }
 
 /// Ping-pong of `VipPostSend` and `VipPostRecv`, one way.
-pub fn via_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn via_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (mut via, place) = via(rank)?;
     via.prepare(task.size)?;
     // Both have posted a receive before one sends.
@@ -110,12 +172,12 @@ pub fn via_ping_pong(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     via.send()?;
     via.recv_last()?;
     rank.sync()?;
-    opened(rank).faces.via = Some((via, place));
+    opened::<Faces>(rank)?.via = Some((via, place));
     Ok(outcome)
 }
 
 /// Time of one message of bursts, each of which the other rank answers.
-pub fn via_stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn via_stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (mut via, place) = via(rank)?;
     via.resize(task.size)?;
     let (warm, mut start) = (warm_up(task.iters), Instant::now());
@@ -147,22 +209,22 @@ pub fn via_stream(rank: &mut Rank, task: &Task) -> Result<Outcome> {
         }
     }
     rank.sync()?;
-    opened(rank).faces.via = Some((via, place));
+    opened::<Faces>(rank)?.via = Some((via, place));
     Ok(if rank.me == 0 { outcome } else { Outcome::Elsewhere })
 }
 
 /// Time of an RDMA write by `VipPostSend`, until it is complete.
-pub fn via_write(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn via_write(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (mut via, place) = via(rank)?;
     via.resize(task.size)?;
     let write = |via: &mut Via| via.write(place);
     let outcome = one_sided(rank, task, &mut via, write, Via::poll)?;
-    opened(rank).faces.via = Some((via, place));
+    opened::<Faces>(rank)?.via = Some((via, place));
     Ok(outcome)
 }
 
 /// Time of a put of the endpoint, until it is complete.
-pub fn put(rank: &mut Rank, task: &Task) -> Result<Outcome> {
+fn put(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let (endpoint, peer) = rank.weft()?;
     let key = endpoint.regions().register(task.size, Rights::ALL).context("no key is left")?;
     rank.tell(&key.to_le_bytes())?;
@@ -257,7 +319,7 @@ impl Run<'_> {
         for size in MX_SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
             let aimed = [MX_SIZES[0], MX_SIZES[6]].contains(&size);
             let aim = Aim { floor: aimed.then_some(1.1), peer: None };
-            self.face_line("MX, one way", More::MxPingPong.into(), size, aim)?;
+            self.face_line("MX, one way", Face::MxPingPong.into(), size, aim)?;
         }
         if self.link != LinkName::Shm {
             self.together_lines()?;
@@ -268,33 +330,24 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The operations of both ranks, with the paper's gains over TCP.
+    fn together_lines(&mut self) -> Result<()> {
+        let face = |of| move |over| Face::Together(over, of);
+        for of in Operation::ALL {
+            self.gains(of.name(), sizes(of == Operation::Barrier), of.paper(), face(of))?;
+        }
+        Ok(())
+    }
+
     /// The collectives of more ranks than two, with the paper's gains over TCP.
     fn many_lines(&mut self) -> Result<()> {
+        let face = |of| move |over| Face::Many(over, of);
         let (mut stand, mut all) = (0, 0);
         for of in Collective::ALL {
-            let sizes = if of == Collective::Barrier { &TOGETHER[..1] } else { &TOGETHER[..] };
-            for (&size, paper) in sizes.iter().zip(of.paper()) {
-                if !self.wants(size) {
-                    continue;
-                }
-                self.begin(of.name());
-                let tcp = self.bench.bare(More::Many(Over::Tcp, of));
-                let subjects = [More::Many(Over::Mx, of).into(), tcp];
-                let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
-                let line = (of.name(), size, "us", Better::Lower);
-                self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
-                if let [Some(ours), Some(tcp)] = got[..] {
-                    let gain = (tcp.median / ours.median - 1.0) * 100.0;
-                    let is_so = (gain > 0.0) == (paper > 0.0);
-                    (stand, all) = (stand + usize::from(is_so), all + 1);
-                    self.notes.push(format!(
-                        "paper 001, Table 1, {}, {}: {paper:+.0} % over TCP; here {gain:+.0} %: {}",
-                        of.name(),
-                        crate::table::human(size),
-                        if is_so { "stands" } else { "differs" }
-                    ));
-                }
-            }
+            let found =
+                self.gains(of.name(), sizes(of == Collective::Barrier), of.paper(), face(of))?;
+            stand += found.iter().filter(|stands| **stands).count();
+            all += found.len();
         }
         if all > 0 {
             self.notes.push(format!("paper 001, Table 1: {stand} of {all} findings stand"));
@@ -302,39 +355,42 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The operations of both ranks, with the paper's gains over TCP.
-    fn together_lines(&mut self) -> Result<()> {
-        for of in Operation::ALL {
-            let sizes = if of == Operation::Barrier { &TOGETHER[..1] } else { &TOGETHER[..] };
-            for (&size, paper) in sizes.iter().zip(of.paper()) {
-                if !self.wants(size) {
-                    continue;
-                }
-                self.begin(of.name());
-                let tcp = self.bench.bare(More::Together(Over::Tcp, of));
-                let subjects = [More::Together(Over::Mx, of).into(), tcp];
-                let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
-                let line = (of.name(), size, "us", Better::Lower);
-                self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
-                if let [Some(ours), Some(tcp)] = got[..] {
-                    let gain = (tcp.median / ours.median - 1.0) * 100.0;
-                    let stands = if (gain > 0.0) == (paper > 0.0) { "stands" } else { "differs" };
-                    let size = crate::table::human(size);
-                    self.notes.push(format!(
-                        "paper 001, Table 1, {} {size}: {paper:+.0} % over TCP; here {gain:+.0} %: \
-                         {stands}",
-                        of.name()
-                    ));
-                }
+    /// Measures an operation over MX and over TCP beside the paper's gains at these sizes; returns
+    /// for each size if the finding stands.
+    fn gains(
+        &mut self,
+        name: &'static str,
+        sizes: &[usize],
+        paper: [f64; 4],
+        face: impl Fn(Over) -> Face,
+    ) -> Result<Vec<bool>> {
+        let mut found = Vec::new();
+        for (&size, paper) in sizes.iter().zip(paper) {
+            if !self.wants(size) {
+                continue;
+            }
+            self.begin(name);
+            let subjects = [face(Over::Mx).into(), self.bench.bare(face(Over::Tcp))];
+            let got = self.bench.measure(size, &subjects, |s| s * 1e6)?;
+            let line = (name, size, "us", Better::Lower);
+            self.push(line, [got[0], None, got[1]], ("", "tcp"), Aim::default());
+            if let [Some(ours), Some(tcp)] = got[..] {
+                let gain = (tcp.median / ours.median - 1.0) * 100.0;
+                found.push((gain > 0.0) == (paper > 0.0));
+                self.notes.push(format!(
+                    "paper 001, Table 1, {name}, {}: {paper:+.0} % over TCP; here {gain:+.0} %: {}",
+                    crate::table::human(size),
+                    if found.last() == Some(&true) { "stands" } else { "differs" }
+                ));
             }
         }
-        Ok(())
+        Ok(found)
     }
 
     fn via_lines(&mut self) -> Result<()> {
         for size in VIA_SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
             let aim = Aim { floor: (size == VIA_SIZES[0]).then_some(1.2), peer: None };
-            self.face_line("VIA, one way", More::ViaPingPong.into(), size, aim)?;
+            self.face_line("VIA, one way", Face::ViaPingPong.into(), size, aim)?;
         }
         self.stream_lines()?;
         self.write_line()?;
@@ -350,7 +406,7 @@ impl Run<'_> {
             return Ok(());
         }
         self.begin("RDMA write");
-        let subjects = [More::ViaWrite.into(), More::WeftPut.into()];
+        let subjects = [Face::ViaWrite.into(), Face::Put.into()];
         let got: Vec<Option<Sample>> = self.bench.measure(WRITE, &subjects, |s| s * 1e6)?;
         let line = ("VIA, RDMA write until complete", WRITE, "us", Better::Lower);
         let aim = Aim { floor: Some(1.1), peer: None };
@@ -365,7 +421,7 @@ impl Run<'_> {
         for size in STREAMS.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
             self.begin("bursts");
             let tcp = self.bench.bare(Probe::Stream(Channel::Tcp));
-            let subjects = [More::ViaStream.into(), Probe::WeftBandwidth.into(), tcp];
+            let subjects = [Face::ViaStream.into(), Probe::WeftBandwidth.into(), tcp];
             let rate = |s: f64| size as f64 / s / 1e6;
             let got = self.bench.measure(size, &subjects, rate)?;
             let line = ("VIA, bursts with an answer", size, "MB/s", Better::Higher);
@@ -382,20 +438,46 @@ impl Run<'_> {
             return Ok(());
         }
         self.begin("sockets");
-        let beside = match self.is_counting() {
-            true => None,
-            false => Some(Beside::start(self.bench.meter.options)?),
-        };
+        let beside = Beside::start(self.bench.meter.options)?;
         for size in sizes {
-            let subjects = [More::ViaPingPong.into()];
+            let subjects = [Face::ViaPingPong.into()];
             let via = self.bench.measure(size, &subjects, |s| s * 1e6)?;
-            let Some(beside) = &beside else { continue };
             let [ours, tcp] = beside.one_way(size)?;
             let line = ("sockets over shared memory, one way", size, "us", Better::Lower);
             self.push(line, [ours, via[0], tcp], ("via", "tcp"), Aim::default());
         }
         Ok(())
     }
+}
+
+/// Returns the sizes of an operation of Table 1; a barrier has no message.
+fn sizes(is_barrier: bool) -> &'static [usize] {
+    if is_barrier {
+        &TOGETHER[..1]
+    } else {
+        &TOGETHER
+    }
+}
+
+/// Returns the lines of an interface over a link.
+fn planned(what: What, link: LinkName, place: Place) -> Vec<Lines> {
+    let mut lines: Vec<Lines> = Vec::new();
+    if what != What::Mx {
+        lines.extend([(&VIA_SIZES[..], 3), (&STREAMS, 3), (&[WRITE], 2)]);
+        // The sockets beside are measured by processes of their own.
+        lines.extend((link == LinkName::Shm).then_some((&VIA_SIZES[..], 1)));
+        return lines;
+    }
+    lines.push((&MX_SIZES, 3));
+    if link != LinkName::Shm {
+        lines.extend(Operation::ALL.map(|of| (sizes(of == Operation::Barrier), 2)));
+        lines.extend(Collective::ALL.map(|of| (sizes(of == Collective::Barrier), 2)));
+        if place != Place::Here {
+            lines.extend([(&wired::SIZES[..], 2 * wired::TUNINGS.len())]);
+            lines.extend([(&busy::SIZES[..], 2 * wired::TUNINGS.len())]);
+        }
+    }
+    lines
 }
 
 /// Measures an interface over its links, prints the tables, and draws plots into a folder.
@@ -418,12 +500,11 @@ pub fn print(
         }
         let mut run = Run { name, bench, link, checks: Vec::new(), notes: Vec::new() };
         run.notes.extend(run.bench.path());
-        let lines = |run: &mut Run<'_>| match what {
+        run.plan(&planned(what, link, run.bench.place));
+        let measured = match what {
             What::Mx => run.mx_lines(),
             _ => run.via_lines(),
         };
-        run.plan(lines);
-        let measured = lines(&mut run);
         run.notes.extend(measured.err().map(|why| format!("{why:#}")));
         run.notes.append(&mut run.bench.meter.absent);
         run.notes.extend(paper.iter().map(|line| line.to_string()));

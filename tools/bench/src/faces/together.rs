@@ -2,7 +2,8 @@
 //! over TCP in the same steps.
 
 use super::sys::Mx;
-use crate::opened;
+use super::Faces;
+use crate::own::opened;
 use crate::peers::Spinning;
 use crate::rank::{Outcome, Rank, Task};
 use crate::volley::{pause, per, warm_up};
@@ -213,7 +214,7 @@ pub fn measure(rank: &mut Rank, task: &Task, over: Over, of: Operation) -> Resul
         Over::Mx => {
             let mut mx = super::mx(rank)?;
             let outcome = run(rank, task, &mut mx, of);
-            opened(rank).faces.mx = Some(mx);
+            opened::<Faces>(rank)?.mx = Some(mx);
             outcome
         }
         Over::Tcp => {

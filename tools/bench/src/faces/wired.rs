@@ -2,14 +2,15 @@
 
 use super::adopt;
 use super::sys::Mx;
+use super::{Face, Faces};
 use crate::netns::Place;
+use crate::own::opened;
 use crate::pair::Subject;
 use crate::rank::{Channel, Outcome, Probe, Rank, Task};
 use crate::table::Better;
 use crate::target::{Aim, Run};
 use crate::volley::volley;
 use crate::wire;
-use crate::{opened, More};
 use anyhow::{Context, Result};
 
 /// Tunings of long messages in frames of MX over Ethernet, as of `WEFT_MXOE`: the first is that of
@@ -20,14 +21,14 @@ pub const TUNINGS: [(&str, &str); 3] = [
     ("MX in frames of MXoE, a second core copies", "send=gather,receive=core"),
 ];
 /// Sizes of messages.
-const WIRED: [usize; 4] = [16, 4 << 10, 64 << 10, 1 << 20];
+pub const SIZES: [usize; 4] = [16, 4 << 10, 64 << 10, 1 << 20];
 
 /// Returns the endpoint with a tuning; both ranks open it at its first use.
 ///
 /// # Errors
 /// No interface, rights or other rank.
 pub fn open(rank: &mut Rank, number: u64) -> Result<Mx> {
-    if let Some((_, mx)) = opened(rank).faces.wired.take().filter(|(of, _)| *of == number) {
+    if let Some((_, mx)) = opened::<Faces>(rank)?.wired.take().filter(|(of, _)| *of == number) {
         return Ok(mx);
     }
     adopt(rank);
@@ -61,7 +62,7 @@ pub fn keep(rank: &mut Rank, number: u64, mx: Mx) -> Result<()> {
         mx.poll()?;
     }
     rank.receive_note()?;
-    opened(rank).faces.wired = Some((number, mx));
+    opened::<Faces>(rank)?.wired = Some((number, mx));
     Ok(())
 }
 
@@ -83,12 +84,12 @@ impl Run<'_> {
         }
         let mut long = [None; TUNINGS.len()];
         for ((name, _), arg) in TUNINGS.into_iter().zip(0..) {
-            for size in WIRED.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
+            for size in SIZES.into_iter().filter(|&size| self.wants(size)).collect::<Vec<_>>() {
                 self.begin(name);
                 let tcp = self.bench.bare(Probe::PingPong(Channel::Tcp));
-                let ours = Subject { arg, ..More::MxWired.into() };
+                let ours = Subject { arg, ..Face::MxWired.into() };
                 let got = self.bench.measure(size, &[ours, tcp], |s| s * 1e6)?;
-                if size == WIRED[WIRED.len() - 1] {
+                if size == SIZES[SIZES.len() - 1] {
                     long[arg as usize] = got[0];
                 }
                 let line = (name, size, "us", Better::Lower);

@@ -13,9 +13,8 @@ mod streams;
 mod systems;
 mod two;
 
-pub use two::Models;
-
 use crate::netns::Place;
+use crate::own::Own;
 use crate::rank::{Outcome, Rank, Task};
 use crate::target::{self, Run};
 use crate::{Bench, LinkName, Options};
@@ -76,9 +75,12 @@ pub enum Figure {
     OrderedRate,
 }
 
-impl Figure {
-    /// Returns its name in progress and notes.
-    pub const fn name(self) -> &'static str {
+probes!(Figure);
+
+impl Own for Figure {
+    const NUMBER: u8 = 6;
+
+    fn name(self) -> &'static str {
         match self {
             Figure::Call => "call",
             Figure::ThreadCall => "call by another thread",
@@ -105,8 +107,7 @@ impl Figure {
         }
     }
 
-    /// True if its ranks have to share a clock.
-    pub const fn is_local(self) -> bool {
+    fn is_local(self) -> bool {
         matches!(
             self,
             Figure::Multicast
@@ -121,10 +122,14 @@ impl Figure {
                 | Figure::OrderedRate
         )
     }
+
+    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
+        measure(rank, task, self)
+    }
 }
 
 /// Measures a figure, in seconds.
-pub fn measure(rank: &mut Rank, task: &Task, figure: Figure) -> Result<Outcome> {
+fn measure(rank: &mut Rank, task: &Task, figure: Figure) -> Result<Outcome> {
     match figure {
         Figure::Call => two::call(rank, task),
         Figure::ThreadCall => two::thread_call(rank, task),

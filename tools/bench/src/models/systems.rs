@@ -4,11 +4,11 @@
 use super::mpi::{Mpi, Pattern};
 use super::shmem::{Operation, Peer};
 use super::Figure;
+use crate::choice::Packet;
 use crate::pair::{Sample, Subject};
 use crate::table::{Better, Other};
 use crate::target::{Aim, Run};
 use crate::LinkName;
-use crate::More;
 use anyhow::Result;
 
 /// Bytes of short messages.
@@ -34,12 +34,12 @@ const TICKET: &str = "fetch-and-add: a ticket";
 const UPCALLS: u64 = 1;
 
 fn subject(figure: Figure) -> Subject {
-    Subject { arg: MEMBERS, ..More::Model(figure).into() }
+    Subject { arg: MEMBERS, ..figure.into() }
 }
 
 /// A round trip of packets; the probe has the time of one way.
 fn round_trip() -> Subject {
-    Subject { arg: UPCALLS, ..More::PacketPingPong.into() }
+    Subject { arg: UPCALLS, ..Packet::PingPong.into() }
 }
 
 /// Turns seconds of a long message into GB/s.
@@ -91,7 +91,7 @@ impl Run<'_> {
 
     /// Round trips of two ranks.
     fn round_trips(&mut self, peer: &mut Peer, mpi: &mut Mpi) -> Result<()> {
-        let tcp = self.bench.bare(More::Model(Figure::TcpCall));
+        let tcp = self.bench.bare(Figure::TcpCall);
         let [call, operation, miss, packets, tcp, threads] = self.scaled_beside(
             SHORT,
             [
@@ -134,7 +134,7 @@ impl Run<'_> {
                 subject(Figure::ThreadCalls),
                 subject(Figure::Operations),
                 subject(Figure::Reads),
-                More::PacketStream.into(),
+                Packet::Stream.into(),
             ],
             &mut || mpi.measure(Pattern::Stream, LARGE),
         )?;
@@ -177,8 +177,8 @@ impl Run<'_> {
 
     /// The ticket of ordered groups, by itself.
     fn tickets(&mut self, peer: &mut Peer) -> Result<()> {
-        let redis = self.bench.bare(More::Model(Figure::Redis));
-        let subjects = [(More::FetchAdd.into(), 1e6), (redis, 1e6)];
+        let redis = self.bench.bare(Figure::Redis);
+        let subjects = [(Packet::FetchAdd.into(), 1e6), (redis, 1e6)];
         let other = &mut || peer.measure(Operation::Ticket);
         let [add, redis] = self.scaled_beside(8, subjects, other)?;
         let line = (TICKET, 8, "us", Better::Lower);

@@ -3,7 +3,7 @@
 use super::bytes::Bytes;
 use super::streams;
 use crate::logp::clock_ns;
-use crate::opened;
+use crate::own::opened;
 use crate::rank::{Outcome, Rank, Task};
 use crate::volley::{median_ns, per, warm_up};
 use anyhow::Result;
@@ -76,7 +76,7 @@ pub struct Models {
 
 /// Returns the models, which both ranks open at the first use.
 pub fn models(rank: &mut Rank) -> Result<Rc<Models>> {
-    if let Some(models) = &opened(rank).models {
+    if let Some(models) = opened::<Option<Rc<Models>>>(rank)? {
         return Ok(Rc::clone(models));
     }
     let (endpoint, _) = rank.weft()?;
@@ -106,7 +106,7 @@ pub fn models(rank: &mut Rank) -> Result<Rc<Models>> {
     let _objects = objects;
     let models = Models { net, rpc, served, taken, remote, replicated, regions, _objects };
     let models = Rc::new(models);
-    opened(rank).models = Some(Rc::clone(&models));
+    *opened(rank)? = Some(Rc::clone(&models));
     rank.settle()?;
     Ok(models)
 }

@@ -8,7 +8,6 @@ use crate::rank::Probe;
 use crate::sys::{prepare, Setup};
 use crate::table::{figure, human, Better, Other, Row, Table};
 use crate::target::{self, Aim, Check};
-use crate::More;
 use crate::{Bench, LinkName, Options};
 use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
@@ -228,7 +227,7 @@ impl Run<'_> {
 
     fn read(&mut self) -> Result<()> {
         let line = ("read of a replicated object", 8, 200_000);
-        let rust = Some(("rust", Way::Rust(More::Model(Figure::Read).into()), 0));
+        let rust = Some(("rust", Way::Rust(Figure::Read.into()), 0));
         self.row(line, Way::Ranks("read"), [rust, None], Aim::default())?;
         self.goal(1.0);
         Ok(())
@@ -236,7 +235,7 @@ impl Run<'_> {
 
     fn call(&mut self) -> Result<()> {
         let line = ("call of a remote object (goal: 1.5 x rust + 5)", SHORT, 20_000);
-        let rust = Some(("rust", Way::Rust(More::Model(Figure::Operation).into()), 0));
+        let rust = Some(("rust", Way::Rust(Figure::Operation.into()), 0));
         let rust = self.row(line, Way::Ranks("call"), [rust, None], Aim::default())?;
         if let Some(rust) = rust {
             self.goal(1.5 * rust.median + 5.0);

@@ -157,26 +157,3 @@ impl Past {
         }
     }
 }
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn explains__a_read_of_an_older_value_after_a_newer_one_elsewhere_is_found() {
-        let event = |object, read: Option<u64>, wrote| Event { object, read, wrote, posted: false };
-        // Rank 0 writes object 1, then 2. Rank 1 sees the second write, and not the first.
-        let first = vec![event(1, None, Some(10)), event(2, None, Some(20))];
-        let second = |old| vec![event(2, Some(20), None), event(1, Some(old), None)];
-        let past = |old| {
-            let writes = BTreeMap::from([(1, vec![10]), (2, vec![20])]);
-            let past = Past { writes, live: vec![1, 2], lost: Vec::new(), seed: 0 };
-            let history = History::default();
-            *history.borrow_mut() = BTreeMap::from([(0, first.clone()), (1, second(old))]);
-            past.explains(&history);
-        };
-        past(10);
-        assert!(std::panic::catch_unwind(|| past(0)).is_err());
-    }
-}

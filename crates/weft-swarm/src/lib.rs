@@ -131,21 +131,3 @@ fn drawn(seed: u64) -> (Cluster, Ends) {
     };
     (cluster, ends)
 }
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn run_seed__is_repeatable_and_each_model_passes() {
-        for model in Model::ALL {
-            for seed in 0..4 {
-                let once = model.run_seed(seed).unwrap_or_else(|why| panic!("{model}: {why}"));
-                let again = model.run_seed(seed).unwrap_or_else(|why| panic!("{model}: {why}"));
-                let (one, other) = (once.outcome, again.outcome);
-                assert_eq!((one, once.errors), (other, again.errors), "{model}, seed {seed}");
-            }
-        }
-    }
-}

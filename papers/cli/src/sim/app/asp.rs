@@ -1,32 +1,20 @@
 //! `weft sim app asp`.
 
 use super::bar::{Bar, Mark, Shown};
-use super::case::Case;
+use super::case::{Case, Given, Placed, Time};
 use super::report::Figures;
-use super::{nanoseconds, Common};
-use crate::app::{asp, numbers, Room};
+use crate::app::asp;
 use anyhow::Result;
+use clap::Command;
 use std::rc::Rc;
 use weft::GroupError;
 use weft_asp::{Graph, Outcome, Params};
 use weft_run::misuse;
-use weft_sim::{Env, SimConfig};
+use weft_sim::Env;
 
-/// All-pairs shortest paths by pipelined broadcast (ASP)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(numbers))]
-#[command(mut_arg("nodes", |nodes| nodes.visible_alias("size").default_value("256")))]
-pub struct Asp {
-    #[command(flatten)]
-    input: asp::Input,
-    /// Computing time of a cell of the distances, in each step, in nanoseconds of virtual time
-    #[arg(long, value_name = "NS", default_value_t = 0.5, value_parser = nanoseconds)]
-    ns_per_cell: f64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The application.
+#[derive(Debug)]
+pub struct Asp;
 
 fn mark(done: u64, of: u64) -> Mark {
     Mark::steps(done, of)
@@ -36,26 +24,28 @@ impl Case for Asp {
     const NAME: &'static str = "app asp";
     const TITLES: [&'static str; 2] = ["simulated ASP", "sequential ASP"];
     const THINGS: &'static str = "cells";
+    const TIME: Time = (
+        "ns-per-cell",
+        "0.5",
+        "Computing time of a cell of the distances, in each step, in nanoseconds of virtual time",
+    );
+    type Options = Placed<asp::Input>;
     type Input = Params;
     type Outcome = Outcome;
     type Error = GroupError;
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn usual(command: Command) -> Command {
+        command.mut_arg("nodes", |nodes| nodes.visible_alias("size").default_value("256"))
     }
 
-    fn ns_each(&self) -> f64 {
-        self.ns_per_cell
-    }
-
-    fn input(&self, config: &SimConfig) -> Result<Params> {
-        let hosts = config.hosts as usize;
-        let memory = self.room.part(hosts);
+    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Params> {
+        let hosts = given.hosts();
+        let memory = own.room.part(hosts);
         let params = Params {
-            graph: self.input.graph(config.seed, hosts, memory)?,
+            graph: own.input.graph(given.config.seed, hosts, memory)?,
             // The sequential program has all distances.
             memory_limit: memory.bytes().saturating_mul(hosts as u64),
-            ns_per_cell: Some(self.ns_per_cell),
+            ns_per_cell: Some(given.ns_each),
             ..Params::default()
         };
         params.check(1).map_err(misuse::of)?;

@@ -1,32 +1,27 @@
 //! `weft sim app awari`.
 
 use super::bar::{Bar, Mark, Shown};
-use super::case::{net, Case};
+use super::case::{net, Case, Given, Placed, Time};
 use super::report::Figures;
-use super::{nanoseconds, Common};
-use crate::app::{awari, numbers, Room};
+use crate::app::awari;
 use anyhow::Result;
+use clap::Command;
 use std::rc::Rc;
 use weft_awari::{CallsError, Outcome, Params, Step};
-use weft_sim::{Env, SimConfig};
+use weft_sim::Env;
 
-/// Endgame databases of Awari, positions at their owners (Awari)
+/// Options of the application.
 #[derive(Debug, clap::Args)]
-#[command(mut_args(numbers), mut_arg("stones", |stones| stones.default_value("8")))]
-pub struct Awari {
+pub struct Own {
     #[command(flatten)]
     input: awari::Input,
     #[command(flatten)]
     form: awari::Form,
-    /// Computing time of a position's captures, and of an update of a predecessor, in nanoseconds
-    /// of virtual time
-    #[arg(long, value_name = "NS", default_value_t = 100.0, value_parser = nanoseconds)]
-    ns_per_update: f64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
 }
+
+/// The application.
+#[derive(Debug)]
+pub struct Awari;
 
 fn mark(step: Step) -> Mark {
     Mark::steps(step.done, step.positions)
@@ -38,21 +33,24 @@ impl Case for Awari {
     const NAME: &'static str = "app awari";
     const TITLES: [&'static str; 2] = ["simulated Awari", "sequential Awari"];
     const THINGS: &'static str = "positions and updates";
+    const TIME: Time = (
+        "ns-per-update",
+        "100",
+        "Computing time of a position's captures, and of an update of a predecessor, in \
+         nanoseconds of virtual time",
+    );
+    type Options = Placed<Own>;
     type Input = Input;
     type Outcome = Outcome;
     type Error = CallsError;
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn usual(command: Command) -> Command {
+        command.mut_arg("stones", |stones| stones.default_value("8"))
     }
 
-    fn ns_each(&self) -> f64 {
-        self.ns_per_update
-    }
-
-    fn input(&self, config: &SimConfig) -> Result<Input> {
-        self.form.check()?;
-        Ok((self.input.params(self.room.part(config.hosts as usize))?, self.form))
+    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Input> {
+        own.input.form.check()?;
+        Ok((own.input.input.params(own.room.part(given.hosts()))?, own.input.form))
     }
 
     async fn program(

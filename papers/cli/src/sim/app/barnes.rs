@@ -1,32 +1,19 @@
 //! `weft sim app barnes`.
 
 use super::bar::{Bar, Mark, Shown};
-use super::case::{net, Case};
+use super::case::{net, Case, Given, Placed, Time};
 use super::report::Figures;
-use super::{nanoseconds, Common};
-use crate::app::{barnes, numbers, Room};
+use crate::app::barnes;
 use anyhow::Result;
+use clap::Command;
 use std::rc::Rc;
 use weft_apps::Failure;
 use weft_barnes::{Outcome, Params, Step};
-use weft_sim::{Env, SimConfig};
+use weft_sim::Env;
 
-/// Gravitation of many bodies by the method of Barnes and Hut, in coherent regions (Barnes)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(numbers), mut_arg("bodies", |bodies| bodies.default_value("4096")))]
-#[command(mut_arg("steps", |steps| steps.default_value("4")))]
-pub struct Barnes {
-    #[command(flatten)]
-    input: barnes::Input,
-    /// Computing time of an interaction, the pull of a body or a cell on a body, in nanoseconds of
-    /// virtual time
-    #[arg(long, value_name = "NS", default_value_t = 20.0, value_parser = nanoseconds)]
-    ns_per_pull: f64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The application.
+#[derive(Debug)]
+pub struct Barnes;
 
 fn mark(step: Step<'_>) -> Mark {
     Mark::steps(step.steps, step.of)
@@ -36,20 +23,25 @@ impl Case for Barnes {
     const NAME: &'static str = "app barnes";
     const TITLES: [&'static str; 2] = ["simulated Barnes", "sequential Barnes"];
     const THINGS: &'static str = "interactions";
+    const TIME: Time = (
+        "ns-per-pull",
+        "20",
+        "Computing time of an interaction, the pull of a body or a cell on a body, in \
+         nanoseconds of virtual time",
+    );
+    type Options = Placed<barnes::Input>;
     type Input = Params;
     type Outcome = Outcome;
     type Error = Failure;
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn usual(command: Command) -> Command {
+        command
+            .mut_arg("bodies", |bodies| bodies.default_value("4096"))
+            .mut_arg("steps", |steps| steps.default_value("4"))
     }
 
-    fn ns_each(&self) -> f64 {
-        self.ns_per_pull
-    }
-
-    fn input(&self, config: &SimConfig) -> Result<Params> {
-        self.input.params(self.room.part(config.hosts as usize))
+    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Params> {
+        own.input.params(own.room.part(given.hosts()))
     }
 
     async fn program(

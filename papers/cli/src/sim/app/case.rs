@@ -4,8 +4,11 @@ use super::super::replay;
 use super::bar::{Bar, Shown};
 use super::hosts::{simulate, Ended, Fault, Stop};
 use super::report::{print_died, Figures, Report};
-use super::Common;
+use super::{nanoseconds, Common};
+use crate::app::{numbers, Room};
 use anyhow::Result;
+use clap::{Arg, ArgMatches, Command, FromArgMatches};
+use std::fmt;
 use std::future::Future;
 use std::process::ExitCode;
 use std::rc::{Rc, Weak};
@@ -13,14 +16,82 @@ use std::time::Instant;
 use weft_models::net::Live;
 use weft_sim::{Env, Sim, SimConfig};
 
-/// An application with its options.
-pub trait Case {
+/// The option for the computing time of a thing: its name, its usual value, and its description.
+pub type Time = (&'static str, &'static str, &'static str);
+
+/// The circumstances of a simulation.
+pub struct Given<'a> {
+    pub config: &'a SimConfig,
+    /// The computing time of a thing, in nanoseconds of virtual time.
+    pub ns_each: f64,
+}
+
+impl Given<'_> {
+    /// Returns the number of hosts.
+    pub fn hosts(&self) -> usize {
+        self.config.hosts as usize
+    }
+}
+
+/// The options of an application whose data grow with its input.
+#[derive(Debug, clap::Args)]
+pub struct Placed<O: clap::Args> {
+    #[command(flatten)]
+    pub input: O,
+    #[command(flatten)]
+    pub room: Room,
+}
+
+/// The options of an application, and those of all applications.
+#[derive(Debug, clap::Args)]
+#[command(mut_args(numbers))]
+struct All<O: clap::Args> {
+    #[command(flatten)]
+    own: O,
+    #[arg(long, value_name = "NS", value_parser = nanoseconds)]
+    ns_each: f64,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// All options of a simulated application.
+#[derive(Debug)]
+pub struct Options<C: Case>(All<C::Options>);
+
+impl<C: Case> FromArgMatches for Options<C> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Options<C>, clap::Error> {
+        All::from_arg_matches(matches).map(Options)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl<C: Case> clap::Args for Options<C> {
+    fn augment_args(command: Command) -> Command {
+        let (name, usual, about) = C::TIME;
+        let time = |time: Arg| time.long(name).default_value(usual).required(false).help(about);
+        C::usual(All::<C::Options>::augment_args(command).mut_arg("ns_each", time))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Options::<C>::augment_args(command)
+    }
+}
+
+/// An application.
+pub trait Case: fmt::Debug + 'static {
     /// Its name after `weft sim`.
     const NAME: &'static str;
     /// The names of the simulated and of the sequential program, beside their bars.
     const TITLES: [&'static str; 2];
     /// The name of the things that it computes, each in the same time.
     const THINGS: &'static str;
+    /// The option for that time.
+    const TIME: Time;
+    /// Its options, beside those of all applications.
+    type Options: clap::Args + fmt::Debug;
     /// All that a host's program needs to know, but for that time.
     type Input: 'static;
     /// The result of a host.
@@ -28,16 +99,14 @@ pub trait Case {
     /// The error of a host.
     type Error: Fault + 'static;
 
-    fn common(&self) -> &Common;
-
-    /// Returns the computing time of a thing, in nanoseconds of virtual time.
-    fn ns_each(&self) -> f64;
+    /// Gives options the values that are usual in a simulation.
+    fn usual(command: Command) -> Command;
 
     /// Returns the input, in which a seed is that of the simulation.
     ///
     /// # Errors
     /// The options are invalid.
-    fn input(&self, config: &SimConfig) -> Result<Self::Input>;
+    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Self::Input>;
 
     /// Returns the change below which the program ends, if it ends so.
     fn tolerance(_: &Self::Input) -> Option<f64> {
@@ -105,15 +174,17 @@ fn compare<C: Case>(
 ///
 /// # Errors
 /// The options are invalid, or files cannot be written.
-pub fn play<C: Case>(case: &C) -> Result<ExitCode> {
-    let Common { hosts, json, network, fates, files } = case.common();
+pub fn play<C: Case>(Options(all): &Options<C>) -> Result<ExitCode> {
+    let Common { hosts, json, network, fates, files } = &all.common;
+    files.check()?;
     let mut config = SimConfig::new(*hosts, network.seed);
     config.trace = files.keep();
     let config = fates.apply(network.apply(config))?;
-    let input = case.input(&config)?;
+    let ns_each = all.ns_each;
+    let input = C::input(&all.own, &Given { config: &config, ns_each })?;
     let (start, mortal) = (Instant::now(), fates.mortal());
     let mut sim = Sim::new(C::NAME, config.clone());
-    let failure = match compare::<C>((input, case.ns_each()), &mut sim, (*hosts, &mortal)) {
+    let failure = match compare::<C>((input, ns_each), &mut sim, (*hosts, &mortal)) {
         Ok(report) if report.wrong.is_empty() => {
             report.print(&config, start.elapsed(), *json);
             None

@@ -1,29 +1,18 @@
 //! `weft sim app leq`.
 
 use super::bar::{Bar, Mark, Shown};
-use super::case::{net, Case};
+use super::case::{net, Case, Given, Placed, Time};
 use super::report::Figures;
-use super::{nanoseconds, Common};
-use crate::app::{leq, numbers, Room};
+use crate::app::leq;
 use anyhow::Result;
+use clap::Command;
 use std::rc::Rc;
 use weft_leq::{Outcome, Params, RunError, Step};
-use weft_sim::{Env, SimConfig};
+use weft_sim::Env;
 
-/// Linear equations by Jacobi's iteration, the vector a replicated object (LEQ)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(numbers), mut_arg("equations", |equations| equations.default_value("200")))]
-pub struct Leq {
-    #[command(flatten)]
-    input: leq::Input,
-    /// Computing time of a product, of a coefficient and an unknown, in nanoseconds of virtual time
-    #[arg(long, value_name = "NS", default_value_t = 2.0, value_parser = nanoseconds)]
-    ns_per_product: f64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The application.
+#[derive(Debug)]
+pub struct Leq;
 
 fn mark(step: Step) -> Mark {
     Mark { done: step.iterations, of: step.max_iterations, change: step.change }
@@ -33,21 +22,24 @@ impl Case for Leq {
     const NAME: &'static str = "app leq";
     const TITLES: [&'static str; 2] = ["simulated LEQ", "sequential LEQ"];
     const THINGS: &'static str = "products";
+    const TIME: Time = (
+        "ns-per-product",
+        "2",
+        "Computing time of a product, of a coefficient and an unknown, in nanoseconds of \
+         virtual time",
+    );
+    type Options = Placed<leq::Input>;
     type Input = Params;
     type Outcome = Outcome;
     type Error = RunError;
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn usual(command: Command) -> Command {
+        command.mut_arg("equations", |equations| equations.default_value("200"))
     }
 
-    fn ns_each(&self) -> f64 {
-        self.ns_per_product
-    }
-
-    fn input(&self, config: &SimConfig) -> Result<Params> {
-        let hosts = config.hosts as usize;
-        self.input.params(hosts, self.room.part(hosts))
+    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Params> {
+        let hosts = given.hosts();
+        own.input.params(hosts, own.room.part(hosts))
     }
 
     fn tolerance(params: &Params) -> Option<f64> {

@@ -16,6 +16,7 @@ mod sor;
 use super::network::{Hosts, Network};
 use super::replay::Files;
 use anyhow::Result;
+use case::Options;
 use std::process::ExitCode;
 
 /// Run an application on simulated hosts, against the sequential program
@@ -27,14 +28,22 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Which {
-    Asp(asp::Asp),
-    Awari(awari::Awari),
-    Barnes(barnes::Barnes),
-    Leq(leq::Leq),
-    Puzzle(puzzle::Puzzle),
-    Qr(qr::Qr),
-    Radix(radix::Radix),
-    Sor(sor::Sor),
+    /// All-pairs shortest paths by pipelined broadcast (ASP)
+    Asp(Options<asp::Asp>),
+    /// Endgame databases of Awari, positions at their owners (Awari)
+    Awari(Options<awari::Awari>),
+    /// Gravitation of many bodies by the method of Barnes and Hut, in coherent regions (Barnes)
+    Barnes(Options<barnes::Barnes>),
+    /// Linear equations by Jacobi's iteration, the vector a replicated object (LEQ)
+    Leq(Options<leq::Leq>),
+    /// Shortest solutions of the 15-puzzle, jobs pushed to the owners of positions (Puzzle)
+    Puzzle(Options<puzzle::Puzzle>),
+    /// QR factorisation with pivoted columns, by reductions and broadcasts (QR)
+    Qr(Options<qr::Qr>),
+    /// Radix sort, the keys in coherent regions (Radix)
+    Radix(Options<radix::Radix>),
+    /// Red-black successive over-relaxation of a heated plate (SOR)
+    Sor(Options<sor::Sor>),
 }
 
 /// Options of every application.

@@ -1,27 +1,18 @@
 //! `weft sim app puzzle`.
 
 use super::bar::{Bar, Mark, Shown};
-use super::case::{net, Case};
+use super::case::{net, Case, Given, Time};
 use super::report::Figures;
-use super::{nanoseconds, Common};
-use crate::app::{numbers, puzzle};
+use crate::app::puzzle;
 use anyhow::Result;
+use clap::Command;
 use std::rc::Rc;
 use weft_puzzle::{Division, Outcome, Params, RunError, Step};
-use weft_sim::{Env, SimConfig};
+use weft_sim::Env;
 
-/// Shortest solutions of the 15-puzzle, jobs pushed to the owners of positions (Puzzle)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(numbers), mut_arg("korf", |korf| korf.default_value("79")))]
-pub struct Puzzle {
-    #[command(flatten)]
-    input: puzzle::Input,
-    /// Computing time of a position that is made, in nanoseconds of virtual time
-    #[arg(long, value_name = "NS", default_value_t = 10.0, value_parser = nanoseconds)]
-    ns_per_position: f64,
-    #[command(flatten)]
-    common: Common,
-}
+/// The application.
+#[derive(Debug)]
+pub struct Puzzle;
 
 /// The parameters, and the division of the work.
 type Input = (Params, Division);
@@ -34,20 +25,22 @@ impl Case for Puzzle {
     const NAME: &'static str = "app puzzle";
     const TITLES: [&'static str; 2] = ["simulated Puzzle", "sequential Puzzle"];
     const THINGS: &'static str = "positions";
+    const TIME: Time = (
+        "ns-per-position",
+        "10",
+        "Computing time of a position that is made, in nanoseconds of virtual time",
+    );
+    type Options = puzzle::Input;
     type Input = Input;
     type Outcome = Outcome;
     type Error = RunError;
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn usual(command: Command) -> Command {
+        command.mut_arg("korf", |korf| korf.default_value("79"))
     }
 
-    fn ns_each(&self) -> f64 {
-        self.ns_per_position
-    }
-
-    fn input(&self, _: &SimConfig) -> Result<Input> {
-        Ok((self.input.params()?, self.input.division()))
+    fn input(own: &Self::Options, _: &Given<'_>) -> Result<Input> {
+        Ok((own.params()?, own.division()))
     }
 
     async fn program(env: Env, input: Rc<Input>, ns: f64, bar: Shown) -> Result<Outcome, RunError> {

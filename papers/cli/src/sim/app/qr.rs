@@ -1,30 +1,19 @@
 //! `weft sim app qr`.
 
 use super::bar::{Bar, Mark, Shown};
-use super::case::{net, Case};
+use super::case::{net, Case, Given, Placed, Time};
 use super::report::Figures;
-use super::{nanoseconds, Common};
-use crate::app::{numbers, qr, Room};
+use crate::app::qr;
 use anyhow::Result;
+use clap::Command;
 use std::rc::Rc;
 use weft_models::net::RankFailure;
 use weft_qr::{Outcome, Params, Step};
-use weft_sim::{Env, SimConfig};
+use weft_sim::Env;
 
-/// QR factorisation with pivoted columns, by reductions and broadcasts (QR)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(numbers), mut_arg("size", |size| size.default_value("256")))]
-pub struct Qr {
-    #[command(flatten)]
-    input: qr::Input,
-    /// Computing time of a value, each time it is reflected, in nanoseconds of virtual time
-    #[arg(long, value_name = "NS", default_value_t = 2.0, value_parser = nanoseconds)]
-    ns_per_value: f64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The application.
+#[derive(Debug)]
+pub struct Qr;
 
 fn mark(step: Step) -> Mark {
     Mark::steps(step.steps as u64, step.of as u64)
@@ -34,21 +23,23 @@ impl Case for Qr {
     const NAME: &'static str = "app qr";
     const TITLES: [&'static str; 2] = ["simulated QR", "sequential QR"];
     const THINGS: &'static str = "values";
+    const TIME: Time = (
+        "ns-per-value",
+        "2",
+        "Computing time of a value, each time it is reflected, in nanoseconds of virtual time",
+    );
+    type Options = Placed<qr::Input>;
     type Input = Params;
     type Outcome = Outcome;
     type Error = RankFailure;
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn usual(command: Command) -> Command {
+        command.mut_arg("size", |size| size.default_value("256"))
     }
 
-    fn ns_each(&self) -> f64 {
-        self.ns_per_value
-    }
-
-    fn input(&self, config: &SimConfig) -> Result<Params> {
-        let hosts = config.hosts as usize;
-        self.input.params(config.seed, hosts, 1, self.room.part(hosts))
+    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Params> {
+        let hosts = given.hosts();
+        own.input.params(given.config.seed, hosts, 1, own.room.part(hosts))
     }
 
     async fn program(

@@ -1,30 +1,19 @@
 //! `weft sim app radix`.
 
 use super::bar::{Bar, Mark, Shown};
-use super::case::{net, Case};
+use super::case::{net, Case, Given, Placed, Time};
 use super::report::Figures;
-use super::{nanoseconds, Common};
-use crate::app::{numbers, radix, Room};
+use crate::app::radix;
 use anyhow::Result;
+use clap::Command;
 use std::rc::Rc;
 use weft_apps::Failure;
 use weft_radix::{Division, Outcome, Params, Step};
-use weft_sim::{Env, SimConfig};
+use weft_sim::Env;
 
-/// Radix sort, the keys in coherent regions (Radix)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(numbers), mut_arg("keys", |keys| keys.default_value("1000000")))]
-pub struct Radix {
-    #[command(flatten)]
-    input: radix::Input,
-    /// Computing time of a key, in each pass, in nanoseconds of virtual time
-    #[arg(long, value_name = "NS", default_value_t = 10.0, value_parser = nanoseconds)]
-    ns_per_key: f64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The application.
+#[derive(Debug)]
+pub struct Radix;
 
 /// The parameters, and the division of the keys.
 type Input = (Params, Division);
@@ -37,21 +26,23 @@ impl Case for Radix {
     const NAME: &'static str = "app radix";
     const TITLES: [&'static str; 2] = ["simulated Radix", "sequential Radix"];
     const THINGS: &'static str = "keys";
+    const TIME: Time = (
+        "ns-per-key",
+        "10",
+        "Computing time of a key, in each pass, in nanoseconds of virtual time",
+    );
+    type Options = Placed<radix::Input>;
     type Input = Input;
     type Outcome = Outcome;
     type Error = Failure;
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn usual(command: Command) -> Command {
+        command.mut_arg("keys", |keys| keys.default_value("1000000"))
     }
 
-    fn ns_each(&self) -> f64 {
-        self.ns_per_key
-    }
-
-    fn input(&self, config: &SimConfig) -> Result<Input> {
-        let params = self.input.params(self.room.part(config.hosts as usize))?;
-        Ok((params, self.input.division()))
+    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Input> {
+        let params = own.input.params(own.room.part(given.hosts()))?;
+        Ok((params, own.input.division()))
     }
 
     async fn program(env: Env, input: Rc<Input>, ns: f64, bar: Shown) -> Result<Outcome, Failure> {

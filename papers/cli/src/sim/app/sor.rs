@@ -1,30 +1,19 @@
 //! `weft sim app sor`.
 
 use super::bar::{Bar, Mark, Shown};
-use super::case::Case;
+use super::case::{Case, Given, Placed, Time};
 use super::report::Figures;
-use super::{nanoseconds, Common};
-use crate::app::{numbers, sor, Room};
+use crate::app::sor;
 use anyhow::Result;
+use clap::Command;
 use std::rc::Rc;
 use weft::GroupError;
-use weft_sim::{Env, SimConfig};
+use weft_sim::Env;
 use weft_sor::{Outcome, Params, Step};
 
-/// Red-black successive over-relaxation of a heated plate (SOR)
-#[derive(Debug, clap::Args)]
-#[command(mut_args(numbers), mut_arg("size", |size| size.default_value("256")))]
-pub struct Sor {
-    #[command(flatten)]
-    input: sor::Input,
-    /// Computing time of a cell, each time it is relaxed, in nanoseconds of virtual time
-    #[arg(long, value_name = "NS", default_value_t = 2.0, value_parser = nanoseconds)]
-    ns_per_cell: f64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
-}
+/// The application.
+#[derive(Debug)]
+pub struct Sor;
 
 fn mark(step: Step) -> Mark {
     Mark { done: step.iterations, of: step.max_iterations, change: step.residual }
@@ -34,22 +23,24 @@ impl Case for Sor {
     const NAME: &'static str = "app sor";
     const TITLES: [&'static str; 2] = ["simulated SOR", "sequential SOR"];
     const THINGS: &'static str = "cells";
+    const TIME: Time = (
+        "ns-per-cell",
+        "2",
+        "Computing time of a cell, each time it is relaxed, in nanoseconds of virtual time",
+    );
+    type Options = Placed<sor::Input>;
     type Input = Params;
     type Outcome = Outcome;
     type Error = GroupError;
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn usual(command: Command) -> Command {
+        command.mut_arg("size", |size| size.default_value("256"))
     }
 
-    fn ns_each(&self) -> f64 {
-        self.ns_per_cell
-    }
-
-    fn input(&self, config: &SimConfig) -> Result<Params> {
-        let hosts = config.hosts as usize;
-        let params = self.input.params(hosts, self.room.part(hosts), false)?;
-        Ok(Params { ns_per_cell: Some(self.ns_per_cell), ..params })
+    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Params> {
+        let hosts = given.hosts();
+        let params = own.input.params(hosts, own.room.part(hosts), false)?;
+        Ok(Params { ns_per_cell: Some(given.ns_each), ..params })
     }
 
     fn tolerance(params: &Params) -> Option<f64> {

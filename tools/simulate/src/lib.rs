@@ -10,6 +10,7 @@ mod models;
 mod names;
 pub mod network;
 pub mod replay;
+mod runs;
 pub mod scenario;
 mod swarm;
 

@@ -1,11 +1,10 @@
 //! `weft sim swarm --model`: the programming models on random clusters.
 
+use super::runs::Runs;
 use serde_json::json;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::time::Instant;
 use weft_swarm::{Model, Report};
 
@@ -36,34 +35,6 @@ impl Chosen {
         match self {
             Chosen::One(model) => vec![model],
             Chosen::All => Model::ALL.to_vec(),
-        }
-    }
-}
-
-/// A model, a seed, and its result.
-type Done = (Model, u64, Result<Report, String>);
-
-/// Data that the threads share.
-struct Work {
-    all: Vec<(Model, u64)>,
-    next: AtomicUsize,
-    keep_going: bool,
-    stop: AtomicBool,
-}
-
-impl Work {
-    /// Runs one seed after the other until none is left or one has failed.
-    fn run(&self, to: &mpsc::Sender<Done>) {
-        while !self.stop.load(Ordering::Relaxed) {
-            let next = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(model, seed)) = self.all.get(next) else { return };
-            let result = model.run_seed(seed);
-            if result.is_err() && !self.keep_going {
-                self.stop.store(true, Ordering::Relaxed);
-            }
-            if to.send((model, seed, result)).is_err() {
-                return;
-            }
         }
     }
 }
@@ -103,26 +74,22 @@ pub fn run(chosen: Chosen, seeds: Range<u64>, jobs: usize, go_on: bool, json: bo
         .flat_map(|seed| chosen.models().into_iter().map(move |model| (model, seed)))
         .collect();
     let (count, start) = (all.len(), Instant::now());
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let work = Work { all, next, keep_going: go_on, stop };
+    let run = |number: u64| {
+        let (model, seed) = all[number as usize];
+        model.run_seed(seed)
+    };
     let (mut passed, mut failed, mut operations, mut errors) = (0, 0, 0, 0);
-    std::thread::scope(|scope| {
-        let (to, done) = mpsc::channel();
-        for _ in 0..jobs {
-            let to = to.clone();
-            scope.spawn(|| work.run(&{ to }));
-        }
-        drop(to);
-        for (model, seed, result) in done {
-            print(model, seed, &result, json);
-            match result {
-                Ok(report) => {
-                    passed += 1;
-                    operations += report.operations;
-                    errors += report.errors;
-                }
-                Err(_) => failed += 1,
+    let runs = Runs { numbers: 0..count as u64, jobs, keep_going: go_on, run };
+    runs.all(|number, result| {
+        let (model, seed) = all[number as usize];
+        print(model, seed, &result, json);
+        match result {
+            Ok(report) => {
+                passed += 1;
+                operations += report.operations;
+                errors += report.errors;
             }
+            Err(_) => failed += 1,
         }
     });
     if !json {

@@ -2,20 +2,18 @@
 
 use super::models::{self, Chosen};
 use super::replay::{self, Files};
+use super::runs::Runs;
 use super::scenario;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::time::Instant;
 use weft_run::bars;
 use weft_sim::plan::Kind;
 use weft_sim::scenarios::default_config;
 use weft_sim::swarm::{parse_seeds, run_seed, PlanReport};
-use weft_sim::Failure;
 
 /// Random hosts, links, faults and traffic for each seed, every promise checked; or one seed
 #[derive(Debug, clap::Args)]
@@ -59,36 +57,6 @@ impl Args {
 
 /// Most runs to make the plan of a failure smaller.
 const TRIES: usize = 300;
-
-/// Data that the threads share.
-struct Work {
-    next: AtomicU64,
-    until: u64,
-    tries: usize,
-    kind: Kind,
-    stop: AtomicBool,
-}
-
-type Done = (u64, Result<PlanReport, Failure>);
-
-impl Work {
-    /// Runs one seed after the other until none is left or one has failed.
-    fn run(&self, to: &mpsc::Sender<Done>) {
-        while !self.stop.load(Ordering::Relaxed) {
-            let seed = self.next.fetch_add(1, Ordering::Relaxed);
-            if seed >= self.until {
-                return;
-            }
-            let result = run_seed(seed, self.kind, self.tries);
-            if result.is_err() && self.tries > 0 {
-                self.stop.store(true, Ordering::Relaxed);
-            }
-            if to.send((seed, result)).is_err() {
-                return;
-            }
-        }
-    }
-}
 
 /// Returns a bar on a terminal, and nothing elsewhere.
 fn bar(seeds: u64) -> ProgressBar {
@@ -137,36 +105,26 @@ fn jobs(args: &Args) -> usize {
 }
 
 fn many(args: &Args) -> ExitCode {
-    let jobs = jobs(args);
     let seeds = args.seeds.end - args.seeds.start;
     let tries = if args.keep_going { 0 } else { TRIES };
-    let (next, until) = (AtomicU64::new(args.seeds.start), args.seeds.end);
-    let (kind, stop) = (args.kind(), AtomicBool::new(false));
-    let work = Work { next, until, tries, kind, stop };
     let (start, bar, mut total) = (Instant::now(), bar(seeds), Total::default());
-    std::thread::scope(|scope| {
-        let (to, done) = mpsc::channel();
-        for _ in 0..jobs {
-            let to = to.clone();
-            scope.spawn(|| work.run(&{ to }));
-        }
-        drop(to);
-        for (seed, result) in done {
-            match result {
-                Ok(report) => {
-                    total.add(&report);
-                    if args.json {
-                        println!("{}", line(seed, &report));
-                    }
-                }
-                Err(failure) => {
-                    total.failed += 1;
-                    bar.suspend(|| replay::tell(&failure, &again(seed, args.kind()), args.json));
+    let run = |seed| run_seed(seed, args.kind(), tries);
+    let (numbers, jobs, keep_going) = (args.seeds.clone(), jobs(args), args.keep_going);
+    Runs { numbers, jobs, keep_going, run }.all(|seed, result| {
+        match result {
+            Ok(report) => {
+                total.add(&report);
+                if args.json {
+                    println!("{}", line(seed, &report));
                 }
             }
-            bar.set_message(total.messages.to_string());
-            bar.inc(1);
+            Err(failure) => {
+                total.failed += 1;
+                bar.suspend(|| replay::tell(&failure, &again(seed, args.kind()), args.json));
+            }
         }
+        bar.set_message(total.messages.to_string());
+        bar.inc(1);
     });
     bar.finish_and_clear();
     if !args.json {

@@ -44,7 +44,6 @@ pub async fn run(
     progress: &dyn Fn(Step),
 ) -> Result<Outcome, GroupError> {
     params.check().expect("parameters were checked");
-    let (rows, cols, omega) = (params.rows, params.cols, params.effective_omega());
     let mut worker = Worker::new(world, params);
     let start = world.endpoint().now();
     let (mut iterations, mut residual, mut converged) = (0, 0.0f64, false);
@@ -59,19 +58,8 @@ pub async fn run(
     let elapsed = world.endpoint().now().since(start);
     let checksum = worker.checksum().await?;
     let grid = if params.keep_grid { worker.gather().await? } else { None };
-    let ranks = world.size();
-    Ok(Outcome {
-        rows,
-        cols,
-        omega,
-        ranks,
-        iterations,
-        residual,
-        converged,
-        checksum,
-        elapsed,
-        grid,
-    })
+    let end = params.outcome(world.size(), iterations, residual);
+    Ok(Outcome { checksum, elapsed, grid, ..end })
 }
 
 impl<'a> Worker<'a> {

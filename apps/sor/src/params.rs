@@ -1,7 +1,9 @@
 //! Parameters of a run and their checks.
 
+use crate::Outcome;
 use std::f64::consts::PI;
 use std::fmt;
+use std::time::Duration;
 
 /// Largest number of cells accepted: 2^32, 32 GiB of doubles over all ranks.
 const MAX_CELLS: usize = 1 << 32;
@@ -101,6 +103,23 @@ impl fmt::Display for ParamsError {
 impl std::error::Error for ParamsError {}
 
 impl Params {
+    /// Returns the outcome of a run that ends after so many iterations, without its checksum, time
+    /// and matrix.
+    pub(crate) fn outcome(&self, ranks: usize, iterations: u64, residual: f64) -> Outcome {
+        Outcome {
+            rows: self.rows,
+            cols: self.cols,
+            omega: self.effective_omega(),
+            ranks,
+            iterations,
+            residual,
+            converged: iterations > 0 && residual < self.tolerance,
+            checksum: 0,
+            elapsed: Duration::ZERO,
+            grid: None,
+        }
+    }
+
     /// Refuses parameters that are invalid. [`run`](crate::run) and
     /// [`sequential`](crate::sequential()) call it.
     pub fn check(&self) -> Result<(), ParamsError> {

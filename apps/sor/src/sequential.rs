@@ -32,6 +32,5 @@ pub fn sequential(params: &Params, progress: &dyn Fn(Step)) -> Outcome {
         Grid { rows, cols, values }
     });
     let checksum = block.digest().wrapping_add(digest_edges(rows, cols));
-    let ranks = 1;
-    Outcome { rows, cols, omega, ranks, iterations, residual, converged, checksum, elapsed, grid }
+    Outcome { checksum, elapsed, grid, ..params.outcome(1, iterations, residual) }
 }

@@ -73,6 +73,15 @@ pub enum End {
 }
 
 impl End {
+    /// Returns the end of a run whose unknowns changed by so much; `None`: it goes on.
+    fn of(change: f64, tolerance: f64) -> Option<End> {
+        match change {
+            change if !change.is_finite() => Some(End::Diverged),
+            change if change < tolerance => Some(End::Converged),
+            _ => None,
+        }
+    }
+
     /// Returns its name in files: `converged`, `limit` or `diverged`.
     pub fn name(self) -> &'static str {
         match self {

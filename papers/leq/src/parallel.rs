@@ -132,12 +132,8 @@ pub async fn run<N: Net>(
         let old = std::mem::replace(&mut x, new);
         changed = change(&old, &x);
         progress(Step { iterations, max_iterations: params.max_iterations, change: changed });
-        if !changed.is_finite() {
-            end = End::Diverged;
-            break;
-        }
-        if changed < params.tolerance {
-            end = End::Converged;
+        if let Some(now) = End::of(changed, params.tolerance) {
+            end = now;
             break;
         }
     }

@@ -30,12 +30,8 @@ pub fn sequential(
         changed = change(&old, &x);
         iterations += 1;
         progress(Step { iterations, max_iterations: params.max_iterations, change: changed })?;
-        if !changed.is_finite() {
-            end = End::Diverged;
-            break;
-        }
-        if changed < params.tolerance {
-            end = End::Converged;
+        if let Some(now) = End::of(changed, params.tolerance) {
+            end = now;
             break;
         }
     }

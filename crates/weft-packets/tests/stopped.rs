@@ -1,9 +1,10 @@
 //! A multicast member whose process is stopped: its parent reports it as stopped, not only as slow.
 #![allow(non_snake_case)]
 
+mod kept;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use weft::choices::Tree;
 use weft::job::open_endpoint;
@@ -16,20 +17,6 @@ const ROOT: &str = "WEFT_TEST_ROOT";
 const GROUP: u16 = 3;
 /// The bound of all waits.
 const LIMIT: Duration = Duration::from_secs(300);
-
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Keep;
-
-impl log::Log for Keep {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-    fn log(&self, record: &log::Record<'_>) {
-        LINES.lock().unwrap().push(record.args().to_string());
-    }
-    fn flush(&self) {}
-}
 
 fn open(rank: u32) -> Endpoint {
     // The link checks the process many times before the warning is due.
@@ -70,8 +57,7 @@ impl Drop for Member {
 
 #[test]
 fn slow__a_member_that_is_stopped_is_called_so() {
-    log::set_logger(&Keep).unwrap();
-    log::set_max_level(log::LevelFilter::Warn);
+    kept::start();
     let endpoint = open(0);
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "member__answers_until_it_is_stopped", "--nocapture"]);
@@ -86,7 +72,7 @@ fn slow__a_member_that_is_stopped_is_called_so() {
     group.send_blocking(Tree::Flat, 1, 0, b"first").unwrap();
     let stop = Command::new("kill").args(["-s", "STOP", &member.0.id().to_string()]).status();
     assert!(stop.unwrap().success());
-    let said = |part: &str| LINES.lock().unwrap().iter().any(|line| line.contains(part));
+    let said = |part: &str| kept::has_line(&[part]);
     let start = Instant::now();
     while !said("has taken no packet") {
         match group.try_send(Tree::Flat, 1, 0, b"more") {
@@ -96,8 +82,8 @@ fn slow__a_member_that_is_stopped_is_called_so() {
             }
             Err(error) => panic!("{error}"),
         }
-        assert!(start.elapsed() < LIMIT, "{:?}", LINES.lock().unwrap());
+        assert!(start.elapsed() < LIMIT, "{:?}", kept::lines());
     }
-    let all = LINES.lock().unwrap();
+    let all = kept::lines();
     assert!(all.iter().any(|line| line.contains("as its process is stopped")), "{all:?}");
 }

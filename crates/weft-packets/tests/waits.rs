@@ -1,10 +1,12 @@
 //! A long wait in the packet interface logs the rank it waits for.
 #![allow(non_snake_case)]
 
+mod kept;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::mpsc::{channel, Receiver, Sender};
-use std::sync::{Mutex, Once};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 use weft::job::open_endpoint;
 use weft::{Address, Config, Links, PeerId};
@@ -13,31 +15,10 @@ use weft_packets::Packets;
 /// The bound of all waits.
 const LIMIT: Duration = Duration::from_secs(300);
 
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Keep;
-
-impl log::Log for Keep {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-    fn log(&self, record: &log::Record<'_>) {
-        LINES.lock().unwrap().push(record.args().to_string());
-    }
-    fn flush(&self) {}
-}
-
-fn has_line(parts: &[&str]) -> bool {
-    LINES.lock().unwrap().iter().any(|line| parts.iter().all(|part| line.contains(part)))
-}
-
 /// Opens one of two endpoints in its thread, and meets the other.
 fn open(rank: u32, to: &Sender<Address>, from: &Receiver<Address>) -> (Packets, PeerId) {
     static LOGS: Once = Once::new();
-    LOGS.call_once(|| {
-        log::set_logger(&Keep).unwrap();
-        log::set_max_level(log::LevelFilter::Warn);
-    });
+    LOGS.call_once(kept::start);
     let config = Config { warn_after_ms: 300, rank: Some(rank), ..Config::default() };
     let endpoint = open_endpoint(config, Links::parse("shm").unwrap(), [9; 32]).unwrap();
     to.send(endpoint.address()).unwrap();
@@ -63,8 +44,8 @@ fn told(
         });
         let (b, a) = open(1, &to_a, &from_a);
         let start = Instant::now();
-        while !has_line(parts) {
-            assert!(start.elapsed() < LIMIT, "{parts:?}: {:?}", LINES.lock().unwrap());
+        while !kept::has_line(parts) {
+            assert!(start.elapsed() < LIMIT, "{parts:?}: {:?}", kept::lines());
             std::thread::yield_now();
         }
         go_on(&b, a);

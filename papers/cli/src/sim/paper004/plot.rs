@@ -3,7 +3,9 @@
 
 use super::systems::Row;
 use super::Line;
-use weft_plot::{line, text, title, Anchor, Colour, Picture, Shape, BLACK, COLOURS, GREY, GRID};
+use weft_plot::{
+    line, text, title, Anchor, Colour, Picture, Scale, Shape, BLACK, COLOURS, GREY, GRID,
+};
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 530.0;
@@ -20,8 +22,8 @@ const BOTH: Colour = COLOURS[2];
 const CALIBRATED: Colour = [170, 170, 170];
 
 fn y(ratio: f64) -> f64 {
-    let share = ratio.clamp(1.0 / FACTOR, FACTOR).ln() / FACTOR.ln();
-    (TOP + BOTTOM) / 2.0 - share * (BOTTOM - TOP) / 2.0
+    let scale = Scale::by_powers((1.0 / FACTOR, FACTOR), (BOTTOM, TOP));
+    scale.map_or(BOTTOM, |scale| scale.at(ratio))
 }
 
 fn dashes(points: Vec<(f64, f64)>, colour: Colour) -> Shape {

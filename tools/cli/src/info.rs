@@ -63,7 +63,7 @@ struct Messages {
     sizes: Vec<Choice>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct LinkInfo {
     name: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -274,15 +274,7 @@ fn messages(config: &Config, place: &'static str, links: &[LinkCaps]) -> Option<
 }
 
 fn describe(config: &Config, name: &'static str, link: Option<&mut dyn Link>) -> LinkInfo {
-    let mut info = LinkInfo {
-        name,
-        error: None,
-        caps: None,
-        raw: None,
-        addresses: Vec::new(),
-        notes: Vec::new(),
-        protocols: Vec::new(),
-    };
+    let mut info = LinkInfo { name, ..LinkInfo::default() };
     let Some(link) = link else { return info };
     let raw = link.caps();
     let caps = choice(&[raw], Calibration::in_use()).map_or(raw, |c| c.caps);
@@ -414,15 +406,7 @@ fn tcp(config: &Config, security: Security) -> Result<LinkInfo> {
 
 /// Reports the agent of this host, if there is one. It is asked for its status only.
 fn agent() -> LinkInfo {
-    let mut info = LinkInfo {
-        name: "agent",
-        error: None,
-        caps: None,
-        raw: None,
-        addresses: Vec::new(),
-        notes: Vec::new(),
-        protocols: Vec::new(),
-    };
+    let mut info = LinkInfo { name: "agent", ..LinkInfo::default() };
     let serving = weft_run::agent::serving();
     if serving.is_empty() {
         info.error = Some("no agent serves here (`weft run --agent`, or weftd)".into());

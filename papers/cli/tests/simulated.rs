@@ -93,6 +93,13 @@ fn report(words: &[&str]) -> Value {
 }
 
 #[test]
+fn paper004__a_plot_in_a_missing_folder_is_refused_before_the_work() {
+    let missing = format!("{TMP}/no-such-folder/a.svg");
+    let said = SIM.refused(&["paper004", "--plot", &missing]);
+    assert!(said.contains("no-such-folder/a.svg: No such file"), "{said}");
+}
+
+#[test]
 fn app__equals_sequential_with_loss_and_is_repeatable() {
     for case in &CASES {
         let app = case.app;

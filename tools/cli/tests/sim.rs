@@ -28,6 +28,20 @@ fn names__a_cluster_parts_and_heals_and_its_growth_is_drawn() {
 }
 
 #[test]
+fn files__in_a_missing_folder_are_refused_before_the_work() {
+    let missing = format!("{TMP}/no-such-folder/a.svg");
+    for words in [
+        // Either would take a quarter of an hour.
+        &["names", "--hosts", "500,1000", "--plot", &missing][..],
+        &["collectives", "--hosts", "16384", "--trace", &missing],
+        &["collectives", "--hosts", "16384", "--log", &missing],
+    ] {
+        let said = SIM.refused(words);
+        assert!(said.contains("no-such-folder/a.svg: No such file"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn list__every_scenario_is_a_command() {
     let list = SIM.text(&["list"]);
     let names: Vec<&str> = list.lines().skip(1).filter_map(|l| l.split(' ').next()).collect();

@@ -30,11 +30,18 @@ pub fn fresh_name() -> String {
     format!("@weft-agent-{:016x}", weft_link::random_u64())
 }
 
+/// The lines of an agent of a job, where the user chose none: it does without links that need
+/// rights, as the ranks do, and says so to nobody. `weft doctor` does.
+const LINES: &str = "info,weftd::links=error";
+
 /// Returns the command that starts an agent that ends with its last rank. `kernel`: the agent keeps
-/// its counters in the kernel.
+/// its counters in the kernel, and says why if it cannot.
 pub fn command(name: &str, kernel: bool) -> Command {
     let mut command = lasting(name);
     command.arg("--once").args(kernel.then_some("--kernel"));
+    if !kernel && std::env::var_os("WEFT_LOG").is_none() {
+        command.env("WEFT_LOG", LINES);
+    }
     command
 }
 
@@ -228,4 +235,22 @@ pub fn serving() -> Vec<(String, Vec<(String, String)>)> {
     let trusted = |name: &String| weft_cluster::desk::distrust(name).is_ok_and(|why| why.is_none());
     let ask = |name: String| Some((name.clone(), lines(weft_cluster::desk::status(&name).ok()?)));
     names.into_iter().filter(trusted).filter_map(ask).collect()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command__an_agent_of_a_job_tells_of_links_only_if_they_were_asked_for() {
+        let lines = |kernel| {
+            let command = command("@weft-test", kernel);
+            let found = command.get_envs().find(|(name, _)| *name == "WEFT_LOG");
+            found.and_then(|(_, value)| Some(value?.to_owned()))
+        };
+        let chosen = std::env::var_os("WEFT_LOG").is_some();
+        assert_eq!(lines(false).is_some(), !chosen);
+        assert_eq!(lines(true), None);
+    }
 }

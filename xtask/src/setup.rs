@@ -153,6 +153,7 @@ pub fn install_packages() -> Vec<String> {
         }
     };
     wants("python", &tests, "tests of the Python package are skipped");
+    wants("grpc", &["grpcio"], "gRPC of Python over shared memory is not tried");
     if !has(schemas) {
         wants("kubernetes", &[schemas], "manifests for Kubernetes are not checked by its schemas");
     }

@@ -147,6 +147,8 @@ fn linger(name: &str, kind: Kind) -> Vec<(TcpStream, Option<OwnedFd>)> {
             let (one, other) = lingering();
             // The other side may have ended the connection meanwhile.
             let _ = passing::send(&socket, bytes, Some(one.as_fd()));
+            // If it has taken no copy, or has closed it already, this close is the last one.
+            std::thread::spawn(move || drop(one));
             kept.push((other, stays.then_some(socket)));
         }
     }

@@ -50,6 +50,7 @@ const TOOLS: &[Tool] = &[
     ("socat", "socat", "socat over shared memory"),
     ("curl", "curl", "HTTP over shared memory"),
     ("openssl", "openssl", "TLS over shared memory"),
+    ("debootstrap", "debootstrap", "packages in a clean system"),
     ("node", "nodejs", "Node over shared memory"),
     ("javac", "default-jdk-headless", "Java over shared memory"),
 ];

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Promised sizes, in units of 10^6 bytes.
-const WHEEL_MAX: f64 = 15.0;
-const PROVIDER_MAX: f64 = 5.0;
+const WHEEL_MAX: f64 = 10.0;
+/// Those of programs and libraries, below a prefix.
+const FILES_MAX: [(&str, f64); 3] =
+    [("bin/weft", 12.0), ("lib/weft/libweft-fi.so", 5.0), ("lib/weft/libweft-sockets.so", 1.5)];
 
 /// The provider's path in a package of the system.
 const PROVIDER: &str = "/usr/lib/weft/libweft-fi.so";
@@ -113,8 +115,14 @@ fn is_sum(said: Option<String>) -> bool {
     said.is_some_and(|said| said.trim() == "sum 2")
 }
 
+/// Checks the size of a file, and prints it.
+fn is_small(what: &str, file: &Path, most: f64, checks: &mut Checks) {
+    let size = megabytes(file);
+    checks.check(&format!("{what}: {size:.2} MB, under {most}"), size < most && file.is_file());
+}
+
 fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
-    checks.check(&format!("the wheel is under {WHEEL_MAX} MB"), megabytes(file) < WHEEL_MAX);
+    is_small("the wheel", file, WHEEL_MAX, checks);
     let place = scratch.join("venv");
     let mut venv = Command::new("python3");
     if !succeeds(venv.args(["-m", "venv"]).arg(&place)) {
@@ -130,9 +138,8 @@ fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
     if !checks.check("wheel: pip installs it", pip(&["install", "--no-index", &name])) {
         return;
     }
+    FILES_MAX.iter().for_each(|(name, most)| is_small(name, &place.join(name), *most, checks));
     let provider = place.join("lib/weft/libweft-fi.so");
-    let small = megabytes(&provider) < PROVIDER_MAX && provider.is_file();
-    checks.check(&format!("the provider is under {PROVIDER_MAX} MB"), small);
     uses("wheel", &provider.display().to_string(), checks, |args| {
         let mut command = clean(&bin.join("weft"), &path);
         command.args(args);

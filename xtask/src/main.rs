@@ -12,6 +12,7 @@ mod manual;
 mod mpi;
 mod mx;
 mod package;
+mod programs;
 mod publish;
 mod run;
 mod setup;
@@ -24,7 +25,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  test [--quick] [--suite NAME]...   run the test suites and print a table
+  test [--quick | --all]             run the suites of every change, a few or all; print a table
+  test --suite NAME...               run these suites
   test --list                        name the suites
   tidy                               check the house rules
   contents                           write the tables of ARCHITECTURE.md

@@ -1,4 +1,4 @@
-//! The suite `mpi`: MPIs from PyPI and Debian, and the tests that need them.
+//! The suites `mpi` and `mpis`: MPIs from PyPI and Debian, and the tests that need them.
 
 use crate::environment::{self, pip, Missing};
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
@@ -32,8 +32,17 @@ const SOURCE: &str = "mpi4py==4.1.2";
 /// Its folder for the tests, beside the environments.
 const SOURCE_FOLDER: &str = "mpi4py";
 
-/// The tests that need MPIs, or their launchers: test file of any crate, and name of the test.
-const TESTS: &[[&str; 2]] = &[["mpi", ""], ["run", "foreign::"], ["python", "both__"]];
+/// Tests: a test file of any crate, and parts of names; without, all tests of the file.
+type Tests = [(&'static str, &'static [&'static str])];
+
+/// The tests that need MPIs, or their launchers.
+const TESTS: &Tests = &[("mpi", &[]), ("run", &["foreign::"]), ("python", &["both__"])];
+/// The tests of every change: programs of one MPI, and the command `weft mpi`.
+const OF_MPICH: &Tests = &[
+    ("mpi", &["mpich", "mpi__", "mpi_env__", "top__", "receipt__"]),
+    ("run", &["foreign::"]),
+    ("python", &["both__"]),
+];
 
 /// The variable that names the folder of the environments to the tests.
 const VARIABLE: &str = "WEFT_TEST_MPIS";
@@ -89,8 +98,18 @@ fn any(folder: &Path) -> bool {
     WHEELS.iter().any(|wheels| folder.join(wheels.name).join("installed").is_file())
 }
 
-/// Installs the MPIs, builds the provider and runs the tests.
+/// Runs the tests of the MPI that most people have, for every change.
 pub fn suite() -> Outcome {
+    with(&WHEELS[..1], OF_MPICH)
+}
+
+/// Runs the tests of all MPIs.
+pub fn whole() -> Outcome {
+    with(WHEELS, TESTS)
+}
+
+/// Installs MPIs, builds the provider and runs the tests.
+fn with(wheels: &[Wheels], tests: &Tests) -> Outcome {
     let folder = folder();
     let mut outcome = Outcome::default();
     let mut had = |name: &str, result: Result<(), Missing>| match result {
@@ -102,15 +121,15 @@ pub fn suite() -> Outcome {
             outcome.add(Outcome::one(false).note(format!("{name}: {why}")));
         }
     };
-    WHEELS.iter().for_each(|wheels| had(wheels.name, wheels.install(&folder)));
+    wheels.iter().for_each(|wheels| had(wheels.name, wheels.install(&folder)));
     had("mpi4py's source", fetch_source(&folder));
     if !programs() {
         outcome.add(Outcome::one(false).note("a library or a command does not build"));
         return outcome;
     }
-    for [tests, which] in TESTS {
-        let mut command = cargo(&["test", "--workspace", "--test", tests]);
-        command.args(["--no-fail-fast", "--", which]);
+    for (file, which) in tests {
+        let mut command = cargo(&["test", "--workspace", "--test", file]);
+        command.args(["--no-fail-fast", "--"]).args(*which);
         if any(&folder) {
             command.env(VARIABLE, &folder);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,13 @@ impl Outcome {
         self.skipped += other.skipped;
         self.notes.extend(other.notes);
         self.names.extend(other.names);
+    }
+
+    /// Makes the result of what a test program has printed.
+    pub fn of_output(text: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        text.lines().for_each(|line| outcome.read(line));
+        outcome
     }
 
     /// Adds what a line of a test program's output says.
@@ -135,13 +142,22 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
     }
 }
 
+/// The variable that names the skip log to tests.
+pub const SKIP_LOG: &str = "WEFT_SKIP_LOG";
+
+/// Returns the file to which tests add a line when they find that they cannot run.
+pub fn skip_log() -> PathBuf {
+    let folder = crate::root().join("target/tests");
+    let _there = std::fs::create_dir_all(&folder);
+    folder.join(format!("skipped-{}.log", std::process::id()))
+}
+
 /// Runs test programs, passes their output on and adds up their summary lines. Tests that noted in
 /// the skip log that they could not run count as skipped. A note names each test that failed.
 pub fn counted(command: &mut Command) -> Outcome {
-    let log = crate::root().join("target").join(format!("skipped-{}.log", std::process::id()));
-    let _ = std::fs::create_dir_all(log.with_file_name(""));
+    let log = skip_log();
     let mut outcome = Outcome::default();
-    let child = command.env("WEFT_SKIP_LOG", &log).stdout(Stdio::piped()).spawn();
+    let child = command.env(SKIP_LOG, &log).stdout(Stdio::piped()).spawn();
     let held = match child {
         Ok(mut child) => {
             let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
@@ -188,7 +204,7 @@ fn summary(line: &str) -> Option<Outcome> {
 }
 
 /// Moves tests that noted a reason in the skip log from passed to skipped.
-fn take_skips(log: &Path, outcome: &mut Outcome) {
+pub fn take_skips(log: &Path, outcome: &mut Outcome) {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let _ = std::fs::remove_file(log);
     let lines: Vec<&str> = text.lines().collect();

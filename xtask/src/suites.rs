@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every suite in order, then one table.
 
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
-use crate::{book, fuzz, install, mpi, package, setup, tidy};
+use crate::{book, fuzz, install, mpi, package, programs, setup, tidy};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,65 +12,62 @@ struct Suite {
     run: fn() -> Outcome,
 }
 
-/// The runs that include a suite, unless `--suite` names the suites.
+/// The runs that include a suite, unless `--suite` names the suites. `--all` includes every one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// All, including `--quick`.
+    /// Every run, `--quick` too.
     Quick,
-    /// All but `--quick`.
-    Whole,
-    /// None: it takes long, and has to be named.
-    Named,
+    /// All but `--quick`: every change has to pass it.
+    Change,
+    /// A run with `--all` alone: it takes long.
+    Long,
 }
-use When::{Named, Quick, Whole};
+use When::{Change, Long, Quick};
+
+impl When {
+    /// Returns the remark of the list of suites.
+    fn note(self) -> &'static str {
+        match self {
+            Quick | Change => "",
+            Long => " (with --all, or by its name)",
+        }
+    }
+}
+
+const fn suite(name: &'static str, when: When, run: fn() -> Outcome, what: &'static str) -> Suite {
+    Suite { name, what, when, run }
+}
 
 const SUITES: &[Suite] = &[
-    Suite { name: "fmt", what: "source is formatted", when: Quick, run: fmt },
-    Suite { name: "tidy", what: "house rules", when: Quick, run: house_rules },
-    Suite {
-        name: "purity",
-        what: "the engine needs no operating system",
-        when: Quick,
-        run: purity,
-    },
-    Suite { name: "clippy", what: "lints, warnings denied", when: Whole, run: clippy },
-    Suite { name: "test", what: "unit and integration tests", when: Quick, run: tests },
-    Suite { name: "mpi", what: "MPI programs, with real MPIs", when: Whole, run: mpi::suite },
-    Suite {
-        name: "install",
-        what: "installed, used and removed",
-        when: Whole,
-        run: install::suite,
-    },
-    Suite {
-        name: "package",
-        what: "packages, installed in clean roots (named only)",
-        when: Named,
-        run: package::suite,
-    },
-    Suite { name: "doc", what: "documentation builds, links resolve", when: Whole, run: doc },
-    Suite { name: "book", what: "the book builds, links resolve", when: Whole, run: book::suite },
-    Suite { name: "loom", what: "all interleavings of the rings", when: Whole, run: loom },
-    Suite { name: "swarm", what: "simulated clusters from many seeds", when: Whole, run: swarm },
-    Suite { name: "large", what: "messages beyond 4 GiB, long searches", when: Whole, run: large },
-    Suite {
-        name: "fuzz",
-        what: "a few seconds of every fuzz target",
-        when: Whole,
-        run: fuzz::smoke,
-    },
+    suite("fmt", Quick, fmt, "source is formatted"),
+    suite("tidy", Quick, house_rules, "house rules"),
+    suite("purity", Quick, purity, "the engine needs no operating system"),
+    suite("clippy", Change, clippy, "lints, warnings denied"),
+    suite("test", Quick, tests, "unit and integration tests"),
+    suite("mpi", Change, mpi::suite, "MPI programs, with MPICH"),
+    suite("mpis", Long, mpi::whole, "MPI programs, with all MPIs"),
+    suite("install", Change, install::suite, "installed, used and removed"),
+    suite("doc", Change, doc, "documentation builds, links resolve"),
+    suite("loom", Change, loom, "all interleavings of the rings"),
+    suite("swarm", Change, swarm, "simulated clusters from a few seeds"),
+    suite("seeds", Long, seeds, "simulated clusters from many seeds"),
+    suite("book", Long, book::suite, "the book builds, links resolve, search finds"),
+    suite("large", Long, large, "messages beyond 4 GiB, long searches"),
+    suite("fuzz", Long, fuzz::smoke, "a few seconds of every fuzz target"),
+    suite("package", Long, package::suite, "packages, installed in clean roots"),
 ];
 
 /// Runs the task.
 pub fn main(args: &[String]) -> Result<bool, String> {
-    let mut quick = false;
+    let (mut quick, mut all) = (false, false);
     let mut wanted: Vec<&str> = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--quick" => quick = true,
+            "--all" => all = true,
             "--list" => {
-                SUITES.iter().for_each(|s| println!("{:8} {}", s.name, s.what));
+                SUITES.iter().for_each(|s| println!("{:8} {}{}", s.name, s.what, s.when.note()));
                 return Ok(true);
             }
             "--suite" => wanted.push(args.next().ok_or("--suite wants a name")?),
@@ -82,7 +79,7 @@ pub fn main(args: &[String]) -> Result<bool, String> {
     }
     let chosen = |s: &&Suite| {
         if wanted.is_empty() {
-            s.when == Quick || s.when == Whole && !quick
+            all || s.when == Quick || s.when == Change && !quick
         } else {
             wanted.contains(&s.name)
         }
@@ -165,14 +162,7 @@ fn tests() -> Outcome {
     if !mpi::programs() {
         return Outcome::one(false).note("a library or a command does not build");
     }
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        // Most tests wait for processes and for times to pass: twice as many as cores keep these
-        // busy.
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        command.env("RUST_TEST_THREADS", (2 * cores).to_string());
-    }
-    counted(&mut command)
+    programs::run()
 }
 
 fn doc() -> Outcome {
@@ -206,11 +196,22 @@ fn large() -> Outcome {
     outcome
 }
 
-/// Seeds of each swarm unless `WEFT_SEEDS` names others: a minute on two cores.
-const SWARM_SEEDS: &str = "0..200";
+/// Seeds of each swarm for every change.
+const FEW_SEEDS: &str = "0..40";
+/// Seeds of each swarm for the long run, unless `WEFT_SEEDS` names others.
+const MANY_SEEDS: &str = "0..400";
+const SEEDS: &str = "WEFT_SEEDS";
 
 fn swarm() -> Outcome {
-    let seeds = std::env::var("WEFT_SEEDS").unwrap_or_else(|_| SWARM_SEEDS.to_string());
+    swarms(FEW_SEEDS)
+}
+
+fn seeds() -> Outcome {
+    let seeds = std::env::var(SEEDS).unwrap_or_else(|_| MANY_SEEDS.to_string());
+    swarms(&seeds).note(format!("{SEEDS}=A..B for others"))
+}
+
+fn swarms(seeds: &str) -> Outcome {
     // The build of the tests, which exists already: the one with optimisation takes longer to build
     // than it saves.
     if !mpi::programs() {
@@ -219,15 +220,14 @@ fn swarm() -> Outcome {
     let weft = install::target(true).join("weft");
     let note = format!(
         "seeds {seeds}, with agents and without, with multicast and counters and without, of each \
-         model; \
-         WEFT_SEEDS=A..B for others"
+         model"
     );
     let mut outcome = Outcome::default();
     let kinds: [&[&str]; 5] =
         [&[], &["--agents"], &["--services"], &["--agents", "--services"], &["--model", "all"]];
     for kind in kinds {
         let mut command = Command::new(&weft);
-        command.args(["sim", "swarm", "--seeds", &seeds]).args(kind).current_dir(crate::root());
+        command.args(["sim", "swarm", "--seeds", seeds]).args(kind).current_dir(crate::root());
         outcome.add(counted(&mut command));
     }
     outcome.note(note)

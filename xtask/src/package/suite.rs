@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 /// Promised sizes, in units of 10^6 bytes.
 const WHEEL_MAX: f64 = 10.0;
-/// Those of programs and libraries, below a prefix.
+/// Promised sizes of programs and libraries, below a prefix.
 const FILES_MAX: [(&str, f64); 3] =
     [("bin/weft", 12.0), ("lib/weft/libweft-fi.so", 5.0), ("lib/weft/libweft-sockets.so", 1.5)];
 

@@ -141,6 +141,8 @@ pub struct Node {
     deferred: VecDeque<Event>,
     /// Start of each buffer that has an address.
     addresses: BTreeMap<u64, OpId>,
+    /// The address of each operation's buffer.
+    places: BTreeMap<OpId, u64>,
     next_address: u64,
     atomics: Vec<AtomicRequest>,
     /// True if a peer is ready to help with a direct copy.
@@ -259,6 +261,7 @@ impl Node {
             stuck: Vec::new(),
             deferred: VecDeque::new(),
             addresses: BTreeMap::new(),
+            places: BTreeMap::new(),
             next_address: 1 << 40,
             atomics: Vec::new(),
             await_len: 0,
@@ -412,7 +415,9 @@ impl Node {
 
     fn release(&mut self, op: OpId) {
         assert!(self.released.insert(op), "{op:?} released twice");
-        self.addresses.retain(|_, o| *o != op);
+        if let Some(address) = self.places.remove(&op) {
+            self.addresses.remove(&address);
+        }
     }
 
     pub fn bytes(&self, op: OpId) -> &[u8] {
@@ -511,6 +516,7 @@ impl Net {
         let op = node.engine.send(self.now, args)?;
         node.begin(op, body);
         node.addresses.insert(addr, op);
+        node.places.insert(op, addr);
         node.settle();
         Ok(op)
     }
@@ -598,6 +604,7 @@ impl Net {
         let op = node.engine.matching_mut().recv(self.now, args)?;
         node.begin(op, body);
         node.addresses.insert(addr, op);
+        node.places.insert(op, addr);
         node.settle();
         Ok(op)
     }

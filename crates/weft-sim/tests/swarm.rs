@@ -79,6 +79,7 @@ fn swarm__every_seed_holds_behind_agents() {
 
 #[test]
 fn swarm__every_seed_holds_with_multicast_and_counters() {
-    every_seed_holds(Kind { services: true, ..RANKS }, "0..25");
-    every_seed_holds(Kind { services: true, ..AGENTS }, "1000..1025");
+    // The suite `swarm` has more of them.
+    every_seed_holds(Kind { services: true, ..RANKS }, "0..8");
+    every_seed_holds(Kind { services: true, ..AGENTS }, "1000..1008");
 }

@@ -11,6 +11,8 @@ use weft_sys::Peer;
 pub const STATUS: u8 = b's';
 /// Asks the agent to end, if no ranks are attached.
 pub const STOP: u8 = b'q';
+/// The first word of the answer of an agent that ends.
+pub const ENDING: &str = "ending";
 /// Longest answer, in bytes.
 const ANSWER_MAX: usize = 1 << 20;
 
@@ -111,12 +113,12 @@ pub fn status_of_any(name: &str) -> io::Result<(String, Option<String>)> {
     Ok((text.chars().map(shown).collect(), agent::check_at(name, peer).err()))
 }
 
-/// Asks the agent at `name` to end; returns its answer.
+/// Asks the agent at `name` to end; returns its answer, and its process.
 ///
 /// # Errors
 /// No agent listens there, or it does not answer.
-pub fn stop(name: &str) -> io::Result<String> {
-    ask(name, STOP, false).map(|(text, _)| text)
+pub fn stop(name: &str) -> io::Result<(String, Peer)> {
+    ask(name, STOP, false)
 }
 
 /// Returns the reason why ranks of this user do not trust the agent at `name`; `None`: they trust

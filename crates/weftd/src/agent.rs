@@ -112,11 +112,11 @@ impl Agent {
         self.room.draining = true;
     }
 
-    /// Leaves the cluster in good order. Returns the names of its sockets on this host.
-    pub fn leave(&mut self) -> Vec<String> {
-        let Some(mut cluster) = self.cluster.take() else { return Vec::new() };
-        cluster.leave(sys::now());
-        cluster.paths().map(String::from).to_vec()
+    /// Leaves the cluster in good order.
+    pub fn leave(&mut self) {
+        if let Some(mut cluster) = self.cluster.take() {
+            cluster.leave(sys::now());
+        }
     }
 
     /// Does one round. True if there was work.
@@ -222,7 +222,7 @@ impl Agent {
                 ),
                 Question::Stop => {
                     stop = true;
-                    "ending\n".to_string()
+                    format!("{}\n", weft_cluster::desk::ENDING)
                 }
             }
         });

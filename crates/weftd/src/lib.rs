@@ -16,6 +16,7 @@
 //!   go back to TCP; `paths.rs`: if the network leads from one to the other.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
+//! - `places.rs`: the names of its sockets, and their removal.
 //! - `rights.rs`: dropping rights; `sys/`: the system calls.
 //!
 //! This is a crate of its own because an administrator gives it a capability: it links nothing but
@@ -30,6 +31,7 @@ pub mod limit;
 mod links;
 pub mod options;
 mod paths;
+pub mod places;
 mod questions;
 pub mod rights;
 mod room;

@@ -6,10 +6,12 @@ use log::Log;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Instant;
+use weft_cluster::desk;
 use weft_link::copied::Origin;
+use weft_sys::agent::PATIENCE;
 use weftd::limit::Limited;
 use weftd::options::{Action, Options, HELP};
-use weftd::{rights, status, sys, Agent};
+use weftd::{places, rights, status, sys, Agent};
 
 /// The log of this process.
 type Logger = Limited<env_logger::Logger>;
@@ -62,11 +64,13 @@ fn run(options: Options, logger: &Logger) -> Result<(), String> {
         }
         Action::Find => found()?,
         Action::Stop => {
-            let answer = status::stop(&options.name).map_err(absent)?;
+            let (answer, agent) = status::stop(&options.name).map_err(absent)?;
             print!("{answer}");
-            if !answer.starts_with("ending") {
+            if !answer.starts_with(desk::ENDING) {
                 return Err(format!("the agent at {} goes on", options.name));
             }
+            sys::await_end(agent.pid.unsigned_abs(), PATIENCE);
+            places::remove_sockets(&options.name);
         }
         Action::Serve => return serve(options, logger),
     }
@@ -156,15 +160,10 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
             }
         }
     }
-    let names = agent.leave();
-    let own = [name.clone(), format!("{name}-desk"), weft_streams::socket_name(&name)];
-    for path in own.into_iter().chain(names) {
-        if !path.starts_with('@') {
-            // The agent may run as another user by now, who may not remove it; the next agent finds
-            // that nobody listens there.
-            let _ = std::fs::remove_file(path);
-        }
-    }
+    agent.leave();
+    drop(agent);
+    // If this user may not remove them, `weftd --stop` does, or the next agent.
+    places::remove_sockets(&name);
     Ok(())
 }
 

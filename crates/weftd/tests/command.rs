@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use weft_agent::{AgentConfig, AgentLink};
 use weft_conformance::skip;
@@ -30,8 +31,12 @@ impl Agent {
     }
 
     /// Starts an agent by this command.
-    fn by(mut command: Command, name: &str) -> Agent {
-        command.args(["--links", "udp", "--user=", "--name", name]);
+    fn by(command: Command, name: &str) -> Agent {
+        Agent::as_user(command, name, "--user=")
+    }
+
+    fn as_user(mut command: Command, name: &str, user: &str) -> Agent {
+        command.args(["--links", "udp", user, "--name", name]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -106,6 +111,53 @@ fn name__is_where_ranks_look() {
     let stopped = weftd(&["--stop"]).env("WEFT_AGENT", &name).output().unwrap();
     assert!(stopped.status.success(), "{}", said(&stopped));
     assert!(agent.0.wait().unwrap().success());
+}
+
+/// Returns the names of the files in a folder.
+fn files_in(folder: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    std::fs::read_dir(folder).unwrap().map(|e| name(e).display().to_string()).collect()
+}
+
+#[test]
+fn stop__leaves_no_socket_file_whatever_user_the_agent_has_become() {
+    let folder = std::env::temp_dir().join(format!("weft-stop-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let key = folder.join("cluster.key").display().to_string();
+    weft_cluster::KeyFile::init(Path::new(&key)).unwrap();
+    let path = folder.join("agent.sock").display().to_string();
+    // Root's agent gives its rights up, and may not remove files in this folder then.
+    for user in ["--user=", "--user=65521"] {
+        if user.len() > 7 && !weftd::sys::is_root() {
+            skip("only root can become another user");
+            continue;
+        }
+        let mut command = weftd(&["--cluster", "stop", "--cluster-key", &key]);
+        command.args(["--cluster-port", "0", "--cluster-multicast", "off"]);
+        let mut agent = Agent::as_user(command, &path, user);
+        assert!(files_in(&folder).len() > 2, "{:?}", files_in(&folder));
+        let stopped = weftd(&["--stop", "--name", &path]).output().unwrap();
+        assert!(stopped.status.success(), "{}", said(&stopped));
+        assert_eq!(files_in(&folder), ["cluster.key"], "{user}");
+        assert!(agent.0.wait().unwrap().success());
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn name__a_file_that_is_no_socket_is_not_removed() {
+    let folder = std::env::temp_dir().join(format!("weft-file-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("agent.sock").display().to_string();
+    for file in [path.clone(), format!("{path}-desk")] {
+        std::fs::write(&file, "text").unwrap();
+        let refused = weftd(&["--links", "udp", "--name", &path]).output().unwrap();
+        let why = said(&refused);
+        assert!(!refused.status.success() && why.contains(&path), "{why}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
+        std::fs::remove_file(&file).unwrap();
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

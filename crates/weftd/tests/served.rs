@@ -302,11 +302,11 @@ fn agent__frames_of_strangers_and_of_other_jobs_change_nothing() {
 fn agent__jobs_are_not_interrupted_by_a_polite_end() {
     let mut agent = Served::start("");
     let a = agent.rank(1);
-    assert!(status::stop(&agent.name).unwrap().contains("1 ranks are attached"));
+    assert!(status::stop(&agent.name).unwrap().0.contains("1 ranks are attached"));
     assert!(refusal_of_second(&agent).contains("listening on"));
     drop(a);
     until(&[], || agent.reports("ranks ") == 0);
-    assert!(status::stop(&agent.name).unwrap().contains("ending"));
+    assert!(status::stop(&agent.name).unwrap().0.contains("ending"));
     agent.thread.take().unwrap().join().unwrap();
 }
 
@@ -331,7 +331,7 @@ fn agent__a_rank_of_another_user_is_served_within_a_quota_of_its_own() {
         assert!(refusal(served.try_rank(9)).contains("quota"));
         // The word of another user under the same key is a different one.
         assert_eq!(word(&a, Some(1_000_000)), Some(1_000_000));
-        assert!(status::stop(&served.name).unwrap().contains("not its owner"));
+        assert!(status::stop(&served.name).unwrap().0.contains("not its owner"));
         let seen = status::status(&served.name).unwrap();
         let ranks: Vec<&str> = seen.lines().filter(|l| l.starts_with("rank ")).collect();
         assert!(ranks.len() == 2 && ranks.iter().all(|l| l.contains(" user 65534 ")), "{seen}");

@@ -88,7 +88,6 @@ pub struct Callers {
     last: BTreeMap<u32, CallerId>,
     /// Connections that ended, or are to end.
     ending: BTreeSet<CallerId>,
-    name: String,
     table: BTreeMap<CallerId, Caller>,
     next: CallerId,
     /// Connections refused because there were too many.
@@ -250,17 +249,11 @@ impl Callers {
             behind: BTreeSet::new(),
             last: BTreeMap::new(),
             ending: BTreeSet::new(),
-            name,
             table: BTreeMap::new(),
             next: 0,
             turned_away: 0,
             scratch: vec![0; READ].into(),
         })
-    }
-
-    /// Returns the name of the socket.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Returns how many there are.

@@ -15,6 +15,7 @@ mod refused;
 mod tipc;
 
 pub use options::ClusterOptions;
+pub use tipc::socket_name as tipc_socket_name;
 
 use crate::options::Options;
 use crate::sys;
@@ -454,11 +455,6 @@ impl Cluster {
         let others = others.chain([self.tipc.next_timeout()]);
         let times = times.into_iter().chain(others).flatten();
         times.chain([self.keys_at]).min().unwrap_or(self.keys_at)
-    }
-
-    /// Returns the names of its sockets, which may be paths.
-    pub fn paths(&self) -> [&str; 2] {
-        [self.callers.name(), self.tipc.name()]
     }
 
     /// Leaves in good order.

@@ -7,7 +7,7 @@ pub mod refused;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,14 +68,21 @@ pub fn prepare_socket_path(name: &str) {
         // If this fails, listening fails too and reports the reason.
         let _ = std::fs::create_dir_all(folder);
     }
+    remove_deserted_socket(name);
+}
+
+/// Removes the socket at a path if nobody listens there any more. A file of another kind stays:
+/// the kernel refuses connections to it as well.
+pub fn remove_deserted_socket(path: &str) {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     let stale = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
-    if path.exists() && is_deserted(name).is_err_and(stale) {
+    if is_socket && try_connection(path).is_err_and(stale) {
         let _ = std::fs::remove_file(path);
     }
 }
 
 /// Connects and closes: an error shows that nobody listens.
-fn is_deserted(name: &str) -> io::Result<()> {
+fn try_connection(name: &str) -> io::Result<()> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
     check(fd)?;
@@ -205,6 +212,14 @@ pub fn process_fd(process: u32) -> Option<OwnedFd> {
     let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0)?;
     // SAFETY: the call made the descriptor, and nobody else has it.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits until a process has ended, at most so long. Returns at once where this process's namespace
+/// has none of that number.
+pub fn await_end(process: u32, most: Duration) {
+    if let Some(end) = process_fd(process) {
+        wait(&[WaitFd { fd: end.as_raw_fd() }], most);
+    }
 }
 
 /// Has multicasts of a socket leave by the interface with this address.

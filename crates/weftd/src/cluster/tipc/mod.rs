@@ -187,7 +187,6 @@ struct Asker {
 
 /// The TIPC sockets of this host.
 pub struct Tipc {
-    name: String,
     host: HostId,
     listener: Listener,
     set: Epoll,
@@ -262,13 +261,7 @@ impl Tipc {
             rejected: 0,
             malformed: 0,
             turned_away: 0,
-            name,
         })
-    }
-
-    /// Returns the name of the socket.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Returns the descriptor that is readable while a program wants something.

@@ -138,10 +138,14 @@ impl Node {
         }
     }
 
-    /// Probes the hosts that are due for it soon.
+    /// Probes the hosts that are due for it soon, and tries addresses if that is due before the next
+    /// probes: it costs no wake-up of its own then.
     pub(super) fn probe_along(&mut self, now: Instant) {
         for host in self.watch.take_along(now, &self.config) {
             self.follow(now, host);
+        }
+        if self.timers.is_due(Timer::Seek, now + self.config.probe_every()) {
+            self.on_seek(now);
         }
     }
 

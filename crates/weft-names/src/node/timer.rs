@@ -88,6 +88,11 @@ impl Timers {
         }
     }
 
+    /// Returns true if a timer's deadline is not later than this time.
+    pub fn is_due(&self, timer: Timer, by: Instant) -> bool {
+        self.at.get(&timer).is_some_and(|at| *at <= by)
+    }
+
     pub fn clear(&mut self) {
         self.set.clear();
         self.at.clear();

@@ -195,6 +195,27 @@ fn partition__heals_to_one_story() {
 }
 
 #[test]
+fn idle__all_probes_of_a_cluster_come_together() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 8, Config::default());
+        world.jitter = MS;
+        for host in 0..8 {
+            world.start(host, 5);
+            let later = world.rng.below(700);
+            world.run(Duration::from_millis(later));
+        }
+        world.run(seconds(30));
+        let before: Vec<u64> = world.hosts.iter().map(|h| h.wake_ups).collect();
+        world.run(seconds(30));
+        let rounds = seconds(30).as_millis() / world.config.probe_every().as_millis();
+        for (host, before) in world.hosts.iter().zip(before) {
+            let wake_ups = u128::from(host.wake_ups - before);
+            assert!(wake_ups <= 2 * rounds, "{wake_ups} in {rounds} rounds, seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn flapping__reports_each_step_once() {
     let mut world = World::joined(8, 10, Config::default());
     for _ in 0..5 {

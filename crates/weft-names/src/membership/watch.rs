@@ -33,6 +33,8 @@ pub struct WatchedHost {
     asked: Option<Instant>,
     /// The time of the next probe.
     next: Instant,
+    /// True if the host itself probes before that time, if it is there.
+    is_its_turn: bool,
     /// The time when it probed this host last.
     probed: Option<Instant>,
     /// Number and time of the last probe.
@@ -55,15 +57,13 @@ impl WatchedHost {
         let (mine, every) = (self.probe.1, config.probe_every());
         // If the other host does not take its turn, this one does before it is hushed.
         let others = every / 8 * 11;
-        self.next = match self.probed.filter(|at| now.since(*at) < 2 * every) {
-            None => mine + every,
-            Some(at) if at.since(mine) + mine.since(at) < every / 2 => {
-                at.max(mine) + if is_first { every } else { others }
-            }
-            Some(at) if at > mine => at + every,
-            Some(_) => mine + others,
+        let (since, is_its_turn) = match self.probed.filter(|at| now.since(*at) < 2 * every) {
+            None => (mine, false),
+            Some(at) if at.since(mine) + mine.since(at) < every / 2 => (at.max(mine), !is_first),
+            Some(at) => (at.max(mine), at < mine),
         };
-        self.next = self.next.max(now);
+        self.is_its_turn = is_its_turn;
+        self.next = (since + if is_its_turn { others } else { every }).max(now);
         self.next
     }
 }
@@ -110,6 +110,7 @@ impl Watch {
                     vouched: Instant(0),
                     asked: None,
                     next: now,
+                    is_its_turn: false,
                     probed: None,
                     probe: (0, now),
                     answered: 0,
@@ -215,13 +216,13 @@ impl Watch {
 
     /// Makes the probes of hosts that answer, and are due for one soon, due now; returns the hosts.
     /// One probe takes others along, so that many links cost few wake-ups: of this host, and of
-    /// those that it probes, which take theirs along.
+    /// those that it probes, which take theirs along. Of any two times of a round one comes within
+    /// half a round after the other, so all probes of a cluster come together in the end.
     pub fn take_along(&mut self, now: Instant, config: &Config) -> Vec<HostId> {
-        // Not those whose turn is the other host's.
-        let soon = now + config.probe_every() / 4;
+        let soon = now + config.probe_every() / 2;
         let is_soon = |l: &WatchedHost| {
             // One that has not answered the last probe may still do.
-            l.answered == l.probe.0 && l.next > now && l.next <= soon
+            l.answered == l.probe.0 && !l.is_its_turn && l.next > now && l.next <= soon
         };
         let mut hosts = Vec::new();
         for (host, link) in self.links.iter_mut().filter(|(_, link)| is_soon(link)) {

@@ -104,6 +104,19 @@ pub struct Host {
     /// Unique names held: claim by kind and instance.
     pub sent: u64,
     pub received: u64,
+    /// Times at which its driver woke: it stays awake for [`AWAKE`] for what comes next.
+    pub wake_ups: u64,
+    awake: u64,
+}
+
+/// Time for which a driver takes what comes without another wake-up.
+const AWAKE: u64 = 2 * MS;
+
+impl Host {
+    fn wake(&mut self, now: u64) {
+        self.wake_ups += u64::from(now > self.awake);
+        self.awake = now + AWAKE;
+    }
 }
 
 pub struct World {
@@ -142,6 +155,8 @@ impl World {
             events: Vec::new(),
             sent: 0,
             received: 0,
+            wake_ups: 0,
+            awake: 0,
         };
         World {
             now: 1_000 * MS,
@@ -314,6 +329,7 @@ impl World {
             }
             return;
         }
+        h.wake(self.now);
         if let Some(node) = h.node.as_mut() {
             h.received += 1;
             node.handle_message(now, from, &bytes);
@@ -338,6 +354,7 @@ impl World {
                 self.now = self.now.max(t);
                 let Some((_, host)) = self.timers.pop_first() else { return false };
                 self.hosts[host].armed = None;
+                self.hosts[host].wake(self.now);
                 let now = self.time(host);
                 if let Some(node) = self.hosts[host].node.as_mut() {
                     node.handle_timeout(now);

@@ -131,7 +131,7 @@ fn agent(mode: Mode, links: &str) -> Result<Ends, String> {
     let engine = weft_core::Config { peer_timeout_ms: 10_000, ..weft_core::Config::default() };
     let ends = Ends::of(|me| {
         let name = format!("@weft-conformance-{:016x}", weft_link::random_u64());
-        let mut words = vec!["--name", &name, "--links", links, "--seats", "3", "--once"];
+        let mut words = vec!["--name", &name, "--links", links, "--sessions", "3", "--once"];
         if over_cable {
             words.extend(["--interfaces", free.take()]);
         }

@@ -430,7 +430,7 @@ pub fn suite() -> Outcome {
     check("a manual page", command.starts_with(".ie") && command.contains("\\-\\-hosts"));
     check("a page of the benchmarks", page("man1/weft-bench.1").contains("\\-\\-netns"));
     check("a page of a paper", page("man1/weft-papers-sim-paper004.1").contains("\\-\\-table"));
-    check("a page of the agent", page("man8/weftd.8").contains("\\-\\-seats"));
+    check("a page of the agent", page("man8/weftd.8").contains("\\-\\-sessions"));
     check("a page of a C function", page("man3/weft_send.3").contains("int weft_send("));
     check("a page of vipl.h", page("man3/VipOpenNic.3").contains("VIP_RETURN VipOpenNic("));
     check("a page of MX", page("man3/mx_isend.3").contains("mx_return_t mx_isend("));

@@ -430,8 +430,8 @@ mod tests {
     #[test]
     fn of_agent__keeps_the_lines_of_options() {
         let text =
-            of_agent("weftd: the agent.\n\nusage: weftd [options]\n\n  --seats N  ranks\n\nIt.");
-        assert!(text.contains(".SH OPTIONS\n.nf\n  \\-\\-seats N  ranks\n.fi\n"), "{text}");
+            of_agent("weftd: the agent.\n\nusage: weftd [options]\n\n  --sessions N  ranks\n\nIt.");
+        assert!(text.contains(".SH OPTIONS\n.nf\n  \\-\\-sessions N  ranks\n.fi\n"), "{text}");
         assert!(text.contains(".SH RIGHTS\nIt.\n"), "{text}");
     }
 }

@@ -74,8 +74,8 @@ pub enum GroupNotice {
     Returned(u64, BindingId, Gone),
     /// A member has not taken its messages for a while.
     Slow(BindingId, Duration),
-    /// A member took no messages for so long that it was put out.
-    PutOut(BindingId),
+    /// A member took no messages for so long that it was evicted.
+    Evicted(BindingId),
 }
 
 /// A datagram to the agent of a member, or to this one.
@@ -206,14 +206,14 @@ pub struct Membership {
     is_told_all: bool,
     waiting: Option<Waiting>,
     sent: Option<Result<u64, NotSent>>,
-    put_out: VecDeque<BindingId>,
+    evicted: VecDeque<BindingId>,
     /// Parts that found no room.
     pub dropped: u64,
 }
 
 /// Returns the settings of a membership.
-pub fn config(slow_after: Duration, put_out_after: Option<Duration>) -> GroupConfig {
-    GroupConfig { window: WINDOW, slow_after, put_out_after, ..GroupConfig::default() }
+pub fn config(slow_after: Duration, evict_after: Option<Duration>) -> GroupConfig {
+    GroupConfig { window: WINDOW, slow_after, evict_after, ..GroupConfig::default() }
 }
 
 impl Membership {
@@ -235,7 +235,7 @@ impl Membership {
             is_told_all: false,
             waiting: None,
             sent: None,
-            put_out: VecDeque::new(),
+            evicted: VecDeque::new(),
             dropped: 0,
         }
     }
@@ -461,9 +461,9 @@ impl Membership {
         self.sent.take()
     }
 
-    /// Takes a member that is to be put out.
-    pub fn poll_put_out(&mut self) -> Option<BindingId> {
-        self.put_out.pop_front()
+    /// Takes a member that is to be evicted.
+    pub fn poll_evicted(&mut self) -> Option<BindingId> {
+        self.evicted.pop_front()
     }
 
     /// Takes a datagram to be sent.
@@ -540,9 +540,9 @@ impl Membership {
                 self.tell(GroupNotice::Returned(payload, to, gone));
             }
             GroupEvent::Slow { member, since } => self.tell(GroupNotice::Slow(member, since)),
-            GroupEvent::PutOut { member } => {
-                self.put_out.push_back(member);
-                self.tell(GroupNotice::PutOut(member));
+            GroupEvent::Evicted { member } => {
+                self.evicted.push_back(member);
+                self.tell(GroupNotice::Evicted(member));
             }
         }
     }
@@ -678,7 +678,7 @@ impl GroupNotice {
                 put_id(to, id);
                 to.value(&(since.as_millis() as u64));
             }
-            GroupNotice::PutOut(id) => {
+            GroupNotice::Evicted(id) => {
                 to.value(&8u8);
                 put_id(to, id);
             }
@@ -700,7 +700,7 @@ impl GroupNotice {
             5 => GroupNotice::Settled(from.value()?),
             6 => GroupNotice::Returned(from.value()?, id(from)?, gone(from)?),
             7 => GroupNotice::Slow(id(from)?, Duration::from_millis(from.value()?)),
-            8 => GroupNotice::PutOut(id(from)?),
+            8 => GroupNotice::Evicted(id(from)?),
             _ => return Err(WireError::Value { name: "notice" }),
         })
     }
@@ -718,7 +718,7 @@ pub(crate) fn examples(binding: &Binding) -> (Vec<To>, Vec<GroupNotice>) {
         GroupNotice::Settled(1),
         GroupNotice::Returned(1, id, Gone::CutOff),
         GroupNotice::Slow(id, Duration::from_millis(7)),
-        GroupNotice::PutOut(id),
+        GroupNotice::Evicted(id),
     ];
     (receivers, notices)
 }

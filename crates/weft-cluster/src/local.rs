@@ -188,7 +188,7 @@ pub enum Request {
         payload: Vec<u8>,
     },
     /// Claims a name as a member of the group of its type: the time in ms after which a member
-    /// that takes nothing is named, and that after which it is put out (0: never).
+    /// that takes nothing is named, and that after which it is evicted (0: never).
     Join(Claim, u64, u64),
     /// Sends a message to members of a group.
     Cast {
@@ -220,7 +220,7 @@ pub struct Host {
     pub life: Life,
     /// True if it is there.
     pub is_up: bool,
-    /// Number of the last step of its story.
+    /// Number of the last step of its history.
     pub step: u32,
     /// Version of its agent.
     pub agent: u32,
@@ -426,9 +426,9 @@ impl Request {
                 to.value(&u8::from(*all));
                 put_bytes(&mut to, payload);
             }
-            Request::Join(claim, slow_ms, put_out_ms) => {
+            Request::Join(claim, slow_ms, evict_ms) => {
                 put_claim(&mut to, claim);
-                [slow_ms, put_out_ms].iter().for_each(|n| to.value(*n));
+                [slow_ms, evict_ms].iter().for_each(|n| to.value(*n));
             }
             Request::Cast { claim, to: receivers, wait_ms, payload } => {
                 to.value(claim);

@@ -16,13 +16,13 @@ const TOOK: u32 = 8;
 pub struct GroupOptions {
     /// Time after which a member that holds up messages of this one is named.
     pub slow_after: Duration,
-    /// Time after which it is put out; `None`: never.
-    pub put_out_after: Option<Duration>,
+    /// Time after which it is evicted; `None`: never.
+    pub evict_after: Option<Duration>,
 }
 
 impl Default for GroupOptions {
     fn default() -> GroupOptions {
-        GroupOptions { slow_after: Duration::from_secs(1), put_out_after: None }
+        GroupOptions { slow_after: Duration::from_secs(1), evict_after: None }
     }
 }
 
@@ -74,8 +74,8 @@ impl Names {
     pub fn join(&self, spec: &Spec, options: &GroupOptions) -> Result<GroupMember, NamesError> {
         let mut connection = self.other()?;
         let ms = |time: Duration| (time.as_millis() as u64).max(1);
-        let put_out = options.put_out_after.map_or(0, ms);
-        let request = Request::Join(spec.claimed(), ms(options.slow_after), put_out);
+        let evict = options.evict_after.map_or(0, ms);
+        let request = Request::Join(spec.claimed(), ms(options.slow_after), evict);
         let mut early = Vec::new();
         let claim = match connection.ask(&request, &mut early)? {
             Say::Done(claim) => claim,

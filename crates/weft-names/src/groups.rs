@@ -7,7 +7,7 @@
 //! agree on for messages of several senders is a matter of the layer above.
 //!
 //! A receiver grants credit as its program takes messages. A member without credit stops those who
-//! send to it; it is named, and after a time, if the sender wants that, put out.
+//! send to it; it is named, and after a time, if the sender wants that, evicted.
 //!
 //! Messages of a group are numbers here: the driver keeps the bytes, and is told when it may drop
 //! them.
@@ -108,8 +108,8 @@ pub struct GroupConfig {
     pub resend_max: Duration,
     /// Time without credit after which a member is named as slow.
     pub slow_after: Duration,
-    /// Time without credit after which a member is put out; `None`: never.
-    pub put_out_after: Option<Duration>,
+    /// Time without credit after which a member is evicted; `None`: never.
+    pub evict_after: Option<Duration>,
 }
 
 impl Default for GroupConfig {
@@ -119,7 +119,7 @@ impl Default for GroupConfig {
             resend: Duration::from_millis(50),
             resend_max: Duration::from_secs(1),
             slow_after: Duration::from_secs(1),
-            put_out_after: None,
+            evict_after: None,
         }
     }
 }
@@ -198,8 +198,8 @@ pub enum GroupEvent {
         since: Duration,
     },
     /// A member had no credit for too long, and is no member for this one any more. The driver
-    /// tells its host: `Node::put_out`.
-    PutOut {
+    /// tells its host: `Node::evict`.
+    Evicted {
         /// The member.
         member: BindingId,
     },
@@ -267,7 +267,7 @@ pub struct GroupEnd {
     me: BindingId,
     config: GroupConfig,
     members: BTreeMap<BindingId, Member>,
-    /// Members that were put out: they do not come back under the same claim.
+    /// Members that were evicted: they do not come back under the same claim.
     banned: BTreeSet<BindingId>,
     /// Receivers that a message still has.
     open: BTreeMap<u64, usize>,
@@ -452,7 +452,7 @@ impl GroupEnd {
                     // The sender takes nothing of this member any more: nothing here waits for it
                     // either.
                     self.banned.insert(from);
-                    self.remove(from, Gone::PutOut { by: from.host });
+                    self.remove(from, Gone::Evicted { by: from.host });
                 }
                 return Take::Drop;
             }
@@ -491,7 +491,7 @@ impl GroupEnd {
         take
     }
 
-    /// Tells a member that it was put out by this one.
+    /// Tells a member that it was evicted by this one.
     fn say_bye(&mut self, to: BindingId) {
         self.records += 1;
         let (kind, group, record) = (code::BYE, self.kind, self.records);
@@ -595,11 +595,11 @@ impl GroupEnd {
         self.out.push_back(GroupTransmit { to, head, payload: None });
     }
 
-    /// Sends again what was not acknowledged, and names or puts out slow members.
+    /// Retransmits what was not acknowledged, and names or evicts slow members.
     pub fn handle_timeout(&mut self, now: Instant) {
         let mut out = Vec::new();
         for (id, member) in self.members.iter_mut() {
-            let GroupConfig { slow_after, put_out_after, window, .. } = self.config;
+            let GroupConfig { slow_after, evict_after, window, .. } = self.config;
             if member.waits() && now >= member.resend {
                 member.tries = (member.tries + 1).min(16);
                 let pause = self.config.resend * (1 << member.tries);
@@ -618,25 +618,25 @@ impl GroupEnd {
                 member.is_named = true;
                 self.events.push_back(GroupEvent::Slow { member: *id, since });
             }
-            if put_out_after.is_some_and(|limit| since >= limit) {
+            if evict_after.is_some_and(|limit| since >= limit) {
                 out.push(*id);
             }
         }
         for member in out {
             self.banned.insert(member);
             self.say_bye(member);
-            self.events.push_back(GroupEvent::PutOut { member });
-            self.remove(member, Gone::PutOut { by: self.me.host });
+            self.events.push_back(GroupEvent::Evicted { member });
+            self.remove(member, Gone::Evicted { by: self.me.host });
         }
     }
 
     /// Returns the time of the next deadline.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let GroupConfig { slow_after, put_out_after, .. } = self.config;
+        let GroupConfig { slow_after, evict_after, .. } = self.config;
         let of = |member: &Member| {
             let resend = member.waits().then_some(member.resend);
             let slow = member.stuck.filter(|_| !member.is_named).map(|at| at + slow_after);
-            let out = member.stuck.and_then(|at| Some(at + put_out_after?));
+            let out = member.stuck.and_then(|at| Some(at + evict_after?));
             [resend, slow, out].into_iter().flatten().min()
         };
         self.members.values().filter_map(of).min()

@@ -8,7 +8,7 @@
 //! the same code. A [`groups::GroupEnd`] is one program's end of a group of members.
 //!
 //! Messages between agents are datagrams: they may be lost, doubled, reordered or late. Each one
-//! states a fact that is true for good (a numbered step of a host's story, a numbered change of a
+//! states a fact that is true for good (a numbered step of a host's history, a numbered change of a
 //! host's names), so it may come in any order and more than once. `PROTOCOL.md`, section Names,
 //! defines them.
 //!

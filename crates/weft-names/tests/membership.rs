@@ -15,7 +15,7 @@ fn seconds(n: u64) -> Duration {
 fn told_after(world: &World, of: usize, number: u32, from: u64) -> Vec<u64> {
     let hosts = world.hosts.iter().enumerate().filter(|(h, _)| *h != of);
     let at = |host: &Host| {
-        let mut log = host.story.log.iter().rev();
+        let mut log = host.history.log.iter().rev();
         let found = log.find(|(_, e)| e.host == World::id(of) && e.number == number);
         found.map(|(at, _)| at.saturating_sub(from) / MS)
     };
@@ -28,7 +28,7 @@ fn join__hosts_become_one_cluster() {
         let world = World::joined(n as u64, n, Config::default());
         world.check_stories();
         for host in &world.hosts {
-            assert_eq!(host.story.log.len(), n);
+            assert_eq!(host.history.log.len(), n);
         }
     }
 }
@@ -69,7 +69,7 @@ fn leave__is_reported_with_its_cause() {
     world.with(2, |node, now| node.leave(now));
     world.run(Duration::from_millis(20));
     for (h, host) in world.hosts.iter().enumerate().filter(|(h, _)| *h != 2) {
-        let (_, last) = host.story.log.last().unwrap();
+        let (_, last) = host.history.log.last().unwrap();
         assert_eq!((last.host, last.cause), (World::id(2), Cause::Left), "host {h}");
     }
 }
@@ -81,7 +81,7 @@ fn end__that_the_kernel_reports_is_passed_on_at_once() {
     world.with(4, |node, now| node.report_ended(now, World::id(2), 9));
     world.run(Duration::from_millis(20));
     for host in world.hosts.iter().filter(|h| h.node.is_some()) {
-        let (_, last) = host.story.log.last().unwrap();
+        let (_, last) = host.history.log.last().unwrap();
         assert_eq!((last.host, last.cause), (World::id(2), Cause::Ended { status: 9 }));
     }
 }
@@ -95,8 +95,8 @@ fn restart__replaces_the_earlier_life_even_with_an_older_clock() {
         let limit = world.now + 20_000 * MS;
         assert!(world.run_until(limit, World::is_settled), "incarnation {incarnation}");
         world.check_stories();
-        for host in world.hosts.iter().filter(|h| h.story.log.len() > 5) {
-            let of = host.story.log.iter().filter(|(_, e)| e.host == World::id(3));
+        for host in world.hosts.iter().filter(|h| h.history.log.len() > 5) {
+            let of = host.history.log.iter().filter(|(_, e)| e.host == World::id(3));
             let causes: Vec<Cause> = of.map(|(_, e)| e.cause).collect();
             assert!(matches!(causes[1], Cause::Replaced { .. }), "{causes:?}");
             assert_eq!(causes[2], Cause::Started);
@@ -128,7 +128,7 @@ fn one_way_loss__between_two_hosts_changes_nothing() {
         let mut world = World::joined(5, n, Config::default());
         world.cut.insert((0, 1));
         world.run(seconds(20));
-        assert!(world.hosts.iter().all(|h| h.story.log.len() == n), "{n} hosts");
+        assert!(world.hosts.iter().all(|h| h.history.log.len() == n), "{n} hosts");
     }
 }
 
@@ -138,7 +138,7 @@ fn one_way_loss__a_deaf_host_is_lost_and_declares_no_other_lost() {
     world.deaf.insert(4);
     world.run(seconds(5));
     for (h, host) in world.hosts.iter().enumerate() {
-        let steps: Vec<_> = host.story.log[9..].iter().map(|(_, e)| (e.host, e.number)).collect();
+        let steps: Vec<_> = host.history.log[9..].iter().map(|(_, e)| (e.host, e.number)).collect();
         let expected = if h == 4 { vec![] } else { vec![(World::id(4), 2)] };
         assert_eq!(steps, expected, "host {h}");
     }
@@ -148,7 +148,7 @@ fn one_way_loss__a_deaf_host_is_lost_and_declares_no_other_lost() {
     assert!(world.run_until(limit, World::is_settled));
     world.check_stories();
     for host in &world.hosts {
-        assert_eq!(host.story.log.len(), 11);
+        assert_eq!(host.history.log.len(), 11);
     }
 }
 
@@ -157,7 +157,7 @@ fn one_way_loss__a_mute_host_is_lost_and_returns() {
     let mut world = World::joined(6, 9, Config::default());
     world.mute.insert(4);
     world.run(seconds(5));
-    assert!(world.hosts.iter().enumerate().all(|(h, host)| h == 4 || host.story.log.len() == 10));
+    assert!(world.hosts.iter().enumerate().all(|(h, host)| h == 4 || host.history.log.len() == 10));
     world.mute.clear();
     let limit = world.now + 20_000 * MS;
     assert!(world.run_until(limit, World::is_settled));
@@ -185,7 +185,7 @@ fn partition__heals_to_one_story() {
             let own = |e: &MemberEvent| (e.host.0 as usize) <= small;
             let here = h < small;
             let gone = host
-                .story
+                .history
                 .log
                 .iter()
                 .filter(|(at, e)| *at > healed && !e.is_up() && !e.passed && own(e) == here);
@@ -237,7 +237,7 @@ fn pause__of_a_driver_is_not_silence_of_others() {
     world.resume(2);
     let limit = world.now + 20_000 * MS;
     assert!(world.run_until(limit, World::is_settled));
-    let gone = world.hosts[2].story.log.iter().filter(|(_, e)| !e.is_up() && !e.passed);
+    let gone = world.hosts[2].history.log.iter().filter(|(_, e)| !e.is_up() && !e.passed);
     assert_eq!(gone.count(), 0);
     world.check_stories();
 }
@@ -267,6 +267,6 @@ fn clock__may_jump() {
         world.with(3, |node, now| node.handle_timeout(now));
         world.run(seconds(5));
         assert!(world.is_settled(), "after {jump} ms");
-        assert!(world.hosts.iter().all(|h| h.story.log.len() == 6), "after {jump} ms");
+        assert!(world.hosts.iter().all(|h| h.history.log.len() == 6), "after {jump} ms");
     }
 }

@@ -346,7 +346,7 @@ fn subscription__of_one_user_are_bounded() {
 }
 
 #[test]
-fn put_out__ends_the_claim_of_a_slow_member() {
+fn evict__ends_the_claim_of_a_slow_member() {
     let mut world = World::joined(10, 3, Config::default());
     let member = claim(&mut world, 1, name(1).group());
     let plain = claim(&mut world, 1, name(3));
@@ -354,20 +354,20 @@ fn put_out__ends_the_claim_of_a_slow_member() {
     world.run(seconds(1));
     let at = |w: &mut World, i| w.node(0).look_up(7, KIND, i, Pick::Turn).unwrap().id;
     let (slow, other) = (at(&mut world, 1), at(&mut world, 3));
-    // Host 0 has no member of the group; what is no member cannot be put out.
-    world.with(0, |n, now| n.put_out(now, slow, 7));
-    world.with(2, |n, now| n.put_out(now, other, 7));
+    // Host 0 has no member of the group; what is no member cannot be evicted.
+    world.with(0, |n, now| n.evict(now, slow, 7));
+    world.with(2, |n, now| n.evict(now, other, 7));
     // A member of another user ends no membership of this one.
     let stranger = Claim { owner: owner(8, 1), ..name(4).group() };
     claim(&mut world, 2, stranger);
     world.run(Duration::from_millis(5));
-    world.with(2, |n, now| n.put_out(now, slow, 8));
+    world.with(2, |n, now| n.evict(now, slow, 8));
     world.run(Duration::from_millis(5));
     assert!(world.node(1).standing(member).is_some() && world.node(1).standing(plain).is_some());
-    world.with(2, |n, now| n.put_out(now, slow, 7));
+    world.with(2, |n, now| n.evict(now, slow, 7));
     world.run(Duration::from_millis(5));
     assert!(world.node(1).standing(member).is_none());
-    let gone = directory::Gone::PutOut { by: World::id(2) };
+    let gone = directory::Gone::Evicted { by: World::id(2) };
     assert!(world.hosts[1]
         .events
         .iter()

@@ -47,7 +47,7 @@ fn change(rng: &mut Rng) -> Change {
         1 => Gone::Exited { status: 3 },
         2 => Gone::Killed { signal: 9 },
         3 => Gone::Conflict { winner: HostId(rng.next()) },
-        4 => Gone::PutOut { by: HostId(rng.next()) },
+        4 => Gone::Evicted { by: HostId(rng.next()) },
         _ => Gone::Replaced { incarnation: rng.next() },
     };
     match rng.below(2) {

@@ -1,9 +1,9 @@
 //! The main loop: rings of ranks on one side, links on the other.
 
+use crate::admission::{Admission, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::cluster::Cluster;
 use crate::links::Pool;
 use crate::options::{Options, SHARING_MAX};
-use crate::room::{Room, CALLERS_MAX, CALLERS_OF_USER, TOTALS};
 use crate::sockets::Sockets;
 use crate::status::{Question, StatusServer};
 use crate::sys;
@@ -38,13 +38,13 @@ const EMPTY_MAX: Duration = Duration::from_secs(60);
 pub struct Agent {
     options: Options,
     hub: Hub,
-    room: Room,
+    admission: Admission,
     desk: StatusServer,
     broker: Broker,
     cluster: Option<Cluster>,
     sockets: Sockets,
-    /// The doors of desk, broker, cluster and socket programs.
-    doors: Epoll,
+    /// The listeners of desk, broker, cluster and socket programs.
+    listeners: Epoll,
     ready: Vec<u64>,
     look_at: Instant,
     listen_at: Instant,
@@ -60,10 +60,10 @@ impl Agent {
     /// Another process listens there, or no link can be opened.
     pub fn open(options: Options) -> Result<Agent, LinkError> {
         sys::prepare_socket_path(&options.name);
-        // More callers than seats, so that callers in excess can read the reason of their refusal,
+        // More callers than sessions, so that callers in excess can read the reason of their refusal,
         // and so that one user cannot take all connections.
-        let seats = options.seats;
-        let hub = Hub::listen(&options.name, seats + CALLERS_MAX, seats + CALLERS_OF_USER)?;
+        let sessions = options.sessions;
+        let hub = Hub::listen(&options.name, sessions + CALLERS_MAX, sessions + CALLERS_OF_USER)?;
         sys::let_all_connect(&options.name);
         let desk = StatusServer::open(&options.name)?;
         let broker = open_broker(&options)?;
@@ -74,20 +74,20 @@ impl Agent {
             false => Some(Cluster::open(&options, now)?),
         };
         let sockets = Sockets::open(&options.name)?;
-        let doors = watch(&desk, &broker, cluster.as_ref(), &sockets).map_err(|source| {
+        let listeners = watch(&desk, &broker, cluster.as_ref(), &sockets).map_err(|source| {
             let (what, fix) = ("watching sockets".into(), "end other programs");
             LinkError::System { what, source, fix }
         })?;
-        let room = Room::new(options.clone(), pool, sys::effective_user(), now);
+        let admission = Admission::new(options.clone(), pool, sys::effective_user(), now);
         Ok(Agent {
             options,
             hub,
-            room,
+            admission,
             desk,
             broker,
             cluster,
             sockets,
-            doors,
+            listeners,
             ready: Vec::new(),
             look_at: now,
             listen_at: now,
@@ -99,17 +99,17 @@ impl Agent {
 
     /// Returns the number of free raw sockets.
     pub fn raw_sockets(&self) -> usize {
-        self.room.pool.raw()
+        self.admission.pool.raw()
     }
 
     /// Returns the number of ranks served.
     pub fn ranks(&self) -> usize {
-        self.room.ranks()
+        self.admission.ranks()
     }
 
     /// Refuses new ranks; the agent ends when the present ones have left.
     pub fn drain(&mut self) {
-        self.room.draining = true;
+        self.admission.draining = true;
     }
 
     /// Leaves the cluster in good order.
@@ -122,27 +122,27 @@ impl Agent {
     /// Does one round. True if there was work.
     pub fn progress(&mut self) -> bool {
         let now = sys::now();
-        self.room.now = now;
-        self.room.begin_turn();
-        let mut did = self.hub.recv(&mut self.room) > 0;
+        self.admission.now = now;
+        self.admission.begin_turn();
+        let mut did = self.hub.recv(&mut self.admission) > 0;
         self.tell_refused();
         let rarely = now >= self.look_at;
         if rarely {
             self.look_at = now + IDLE_EVERY;
         }
-        for (&rank, seat) in &mut self.room.seats {
-            did |= seat.flush(now);
-            did |= seat.look(now, &mut self.hub, rarely);
-            if seat.next_timeout().is_some_and(|at| at <= now) {
-                seat.on_time(now);
+        for (&rank, session) in &mut self.admission.sessions {
+            did |= session.flush(now);
+            did |= session.look(now, &mut self.hub, rarely);
+            if session.next_timeout().is_some_and(|at| at <= now) {
+                session.on_time(now);
             }
-            did |= seat.flush(now);
-            did |= seat.pump(&mut self.hub);
+            did |= session.flush(now);
+            did |= session.pump(&mut self.hub);
             // The rank is served again when its balance is positive.
-            did |= seat.share() == 0;
-            let muted = !seat.has_room();
-            if muted != seat.muted {
-                seat.muted = muted;
+            did |= session.share() == 0;
+            let muted = !session.has_room();
+            if muted != session.muted {
+                session.muted = muted;
                 self.hub.mute(rank, muted);
             }
         }
@@ -157,25 +157,25 @@ impl Agent {
     fn attend(&mut self, now: Instant) {
         self.hub.poll_sockets();
         for caller in self.hub.callers() {
-            self.meet(&caller);
+            self.admit(&caller);
         }
         while let Some(event) = self.hub.poll_event() {
             match event {
                 LinkEvent::PeerGone(rank)
                 | LinkEvent::PeerRefused(rank, _)
                 | LinkEvent::PeerFailed(rank, _) => {
-                    self.room.on_gone(rank.0);
+                    self.admission.on_gone(rank.0);
                 }
                 LinkEvent::Warning(text) => log::warn!("{text}; that rank is ended"),
                 _ => {}
             }
         }
-        self.room.seats.values_mut().for_each(|seat| seat.listen(now));
-        self.room.check_waiting();
+        self.admission.sessions.values_mut().for_each(|session| session.listen(now));
+        self.admission.check_waiting();
         self.tell_refused();
-        self.room.clear();
-        self.doors.ready(&mut self.ready);
-        let has = |door| self.ready.contains(&door);
+        self.admission.clear();
+        self.listeners.ready(&mut self.ready);
+        let has = |listener| self.ready.contains(&listener);
         let sharing = &self.options.sharing;
         if has(BROKER) || !self.broker.is_idle() {
             self.broker.serve(&|one, other| sharing.may(one, other));
@@ -189,7 +189,7 @@ impl Agent {
         if has(DESK) || !self.desk.is_idle() {
             self.answer(now);
         }
-        match self.room.is_empty() {
+        match self.admission.is_empty() {
             true => {
                 self.empty_since.get_or_insert(now);
             }
@@ -200,15 +200,15 @@ impl Agent {
     /// Answers at the status socket. To end the agent takes its owner or root, and no attached
     /// ranks.
     fn answer(&mut self, now: Instant) {
-        let (hub, room, broker, mut stop) = (&self.hub, &self.room, &self.broker, false);
+        let (hub, admission, broker, mut stop) = (&self.hub, &self.admission, &self.broker, false);
         let sockets = &self.sockets;
         let cluster = self.cluster.as_ref();
         self.desk.serve(now, |question, user| {
-            let is_owner = room.commands(user);
-            let ranks = room.ranks();
+            let is_owner = admission.commands(user);
+            let ranks = admission.ranks();
             match question {
                 Question::Status => {
-                    let mut text = report(hub, room, broker, user);
+                    let mut text = report(hub, admission, broker, user);
                     sockets.counters(&mut |n, value| text.push_str(&format!("{n} {value}\n")));
                     if let Some(cluster) = cluster {
                         cluster.report(&mut |n, value| text.push_str(&format!("{n} {value}\n")));
@@ -226,21 +226,21 @@ impl Agent {
                 }
             }
         });
-        self.room.draining |= stop;
+        self.admission.draining |= stop;
     }
 
     /// Accepts a caller: its messages are read from now on.
-    fn meet(&mut self, caller: &Caller) {
-        let rank = self.room.number();
+    fn admit(&mut self, caller: &Caller) {
+        let rank = self.admission.number();
         if self.hub.admit(caller.endpoint, rank) {
-            self.room.meet(rank, *caller);
+            self.admission.admit(rank, *caller);
         }
     }
 
     /// Sends the reason to refused callers and ends their connections. The message can still be
     /// read then, and no connection is held for a caller that is not served.
     fn tell_refused(&mut self) {
-        for (rank, why) in self.room.turned_away() {
+        for (rank, why) in self.admission.turned_away() {
             self.hub.say(rank, &Control::Refused(why));
             self.hub.dismiss(rank);
         }
@@ -249,11 +249,11 @@ impl Agent {
     /// True if the agent is to end: draining and empty, or with `once` no rank came or all have
     /// left.
     pub fn is_done(&self) -> bool {
-        let now = self.room.now;
-        let empty = self.room.is_empty();
+        let now = self.admission.now;
+        let empty = self.admission.is_empty();
         let long = self.empty_since.is_some_and(|at| now.since(at) >= EMPTY_MAX);
-        let left = self.options.once && (self.room.served > 0 || long);
-        empty && (self.room.draining || (left && self.empty_since.is_some_and(|at| now > at)))
+        let left = self.options.once && (self.admission.served > 0 || long);
+        empty && (self.admission.draining || (left && self.empty_since.is_some_and(|at| now > at)))
     }
 
     /// Does a round, and sleeps if there is no work.
@@ -262,7 +262,7 @@ impl Agent {
             self.idle_since = None;
             return;
         }
-        let now = self.room.now;
+        let now = self.admission.now;
         let since = *self.idle_since.get_or_insert(now);
         let late = now.since(since) >= self.options.spin;
         // Only work of ranks is followed by more within the time that it yields the core: datagrams
@@ -283,7 +283,7 @@ impl Agent {
         if has_room {
             self.hub.wait_fds(fds);
             self.desk.wait_fds(fds);
-            fds.push(WaitFd { fd: self.doors.as_raw_fd() });
+            fds.push(WaitFd { fd: self.listeners.as_raw_fd() });
         }
         let keeps = self.broker.keeps() || self.sockets.holds();
         // A caller not yet accepted may have sent everything: no descriptor would end the sleep.
@@ -294,9 +294,9 @@ impl Agent {
             false => now + SLEEP_MAX,
         };
         until = self.cluster.as_ref().map_or(until, |c| until.min(c.next_timeout()));
-        for seat in self.room.seats.values_mut() {
-            until = seat.next_timeout().map_or(until, |at| until.min(at));
-            for carrier in seat.carriers() {
+        for session in self.admission.sessions.values_mut() {
+            until = session.next_timeout().map_or(until, |at| until.min(at));
+            for carrier in session.carriers() {
                 idle &= carrier.link().prepare_wait();
                 carrier.link().wait_fds(fds);
             }
@@ -310,8 +310,8 @@ impl Agent {
             sys::wait(&fds, until.since(now));
         }
         self.hub.finish_wait();
-        for seat in self.room.seats.values_mut() {
-            seat.carriers().for_each(|c| c.link().finish_wait(true));
+        for session in self.admission.sessions.values_mut() {
+            session.carriers().for_each(|c| c.link().finish_wait(true));
         }
         // After a sleep everything is polled, also links whose poll costs a system call.
         (self.look_at, self.listen_at) = (Instant(0), Instant(0));
@@ -326,12 +326,12 @@ fn watch(
     sockets: &Sockets,
 ) -> std::io::Result<Epoll> {
     let set = Epoll::new()?;
-    set.add(&desk.door(), DESK, Interest::READ)?;
-    set.add(&sockets.door(), SOCKETS, Interest::READ)?;
+    set.add(&desk.listener_fd(), DESK, Interest::READ)?;
+    set.add(&sockets.listener_fd(), SOCKETS, Interest::READ)?;
     let mut fds = Vec::new();
     broker.wait_fds(&mut fds);
     fds.iter().try_for_each(|one| set.add(&one.fd, BROKER, Interest::READ))?;
-    if let Some((datagrams, programs)) = cluster.map(Cluster::doors) {
+    if let Some((datagrams, programs)) = cluster.map(Cluster::listener_fds) {
         set.add(&datagrams, DATAGRAMS, Interest::READ)?;
         programs.iter().try_for_each(|one| set.add(one, PROGRAMS, Interest::READ))?;
     }
@@ -351,39 +351,39 @@ fn open_broker(options: &Options) -> Result<Broker, LinkError> {
 }
 
 /// Returns the status as lines `name value`, and one line for each rank that the user may see.
-fn report(hub: &Hub, room: &Room, broker: &Broker, asking: u32) -> String {
+fn report(hub: &Hub, admission: &Admission, broker: &Broker, asking: u32) -> String {
     let mut out = format!(
-        "weftd {}\nprotocol {}\nprocess {}\nname {}\nranks {}\nseats {}\nraw_free {}\n\
+        "weftd {}\nprotocol {}\nprocess {}\nname {}\nranks {}\nsessions {}\nraw_free {}\n\
          served {}\nrefused {}\n",
         crate::version(),
         crate::protocol(),
         std::process::id(),
         hub.name(),
-        room.ranks(),
-        room.options.seats,
-        room.pool.raw(),
-        room.served,
-        room.refused,
+        admission.ranks(),
+        admission.options.sessions,
+        admission.pool.raw(),
+        admission.served,
+        admission.refused,
     );
-    out.push_str(&format!("share {}\n", room.options.sharing));
+    out.push_str(&format!("share {}\n", admission.options.sharing));
     broker.counters(&mut |name, value| out.push_str(&format!("{name} {value}\n")));
-    if let Some(kernel) = room.pool.kernel() {
+    if let Some(kernel) = admission.pool.kernel() {
         let (words, clients) = kernel.in_use();
         out.push_str(&format!("kernel_words {words}\nkernel_clients {clients}\n"));
     }
-    for (name, value) in TOTALS.iter().zip(room.totals()) {
+    for (name, value) in TOTALS.iter().zip(admission.totals()) {
         out.push_str(&format!("{name} {value}\n"));
     }
     // A user learns only the number of other users' ranks.
-    let (all, mut others) = (room.commands(asking), 0);
-    for seat in room.seats.values() {
-        let Caller { endpoint, user, pid } = seat.caller;
-        if !all && (user != asking || !room.is_known(user)) {
+    let (all, mut others) = (admission.commands(asking), 0);
+    for session in admission.sessions.values() {
+        let Caller { endpoint, user, pid } = session.caller;
+        if !all && (user != asking || !admission.is_known(user)) {
             others += 1;
             continue;
         }
         out.push_str(&format!("rank {endpoint} user {user} process {pid}"));
-        for (name, value) in seat.state() {
+        for (name, value) in session.state() {
             out.push_str(&format!(" {name} {value}"));
         }
         out.push('\n');
@@ -404,7 +404,7 @@ mod tests {
     use weft_link::secure::Mode;
 
     #[test]
-    fn sleep__not_while_a_caller_waits_to_be_met() {
+    fn sleep__not_while_a_caller_waits_to_be_admitted() {
         let (mut agent, name) = agent("");
         let now = sys::now();
         agent.progress();
@@ -477,8 +477,8 @@ mod tests {
             }
         }
         let work = |agent: &Agent| {
-            let of = |seat: &crate::seat::Seat| seat.group_work();
-            agent.room.seats.values().map(|seat| of(seat)).collect::<Vec<u64>>()
+            let of = |session: &crate::session::Session| session.group_work();
+            agent.admission.sessions.values().map(|session| of(session)).collect::<Vec<u64>>()
         };
         let (mut turns, mut most) = (0, 0);
         for round in 0..200 {

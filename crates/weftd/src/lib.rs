@@ -7,12 +7,12 @@
 //! processor.
 //!
 //! - `agent.rs`: the main loop. One thread, no lock; it yields its core before it sleeps.
-//! - `room.rs`: callers and seats, and the quotas of each user.
-//! - `seat.rs`: the state of one rank: its links, and a [`weft_agent::Proxy`], which
+//! - `admission.rs`: callers and sessions, and the quotas of each user.
+//! - `session.rs`: the state of one rank: its links, and a [`weft_agent::Proxy`], which
 //!   acts for it.
 //! - `links.rs`: sockets that were opened before rights were dropped.
 //! - `cluster/`: the agent's part in a cluster: hosts and names.
-//! - `sockets.rs`: connections of socket programs that are to share memory; `giving.rs`: bytes that
+//! - `sockets.rs`: connections of socket programs that are to share memory; `handback.rs`: bytes that
 //!   go back to TCP; `paths.rs`: if the network leads from one to the other.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
@@ -24,9 +24,10 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+mod admission;
 mod agent;
 pub mod cluster;
-mod giving;
+mod handback;
 pub mod limit;
 mod links;
 pub mod options;
@@ -34,8 +35,7 @@ mod paths;
 pub mod places;
 mod questions;
 pub mod rights;
-mod room;
-mod seat;
+mod session;
 pub mod sockets;
 pub mod status;
 #[allow(unsafe_code)]

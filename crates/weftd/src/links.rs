@@ -123,7 +123,7 @@ impl Pool {
                 ether_type: options.kind,
                 ..XdpConfig::default()
             };
-            match XdpLink::several(&config, options.seats, &security) {
+            match XdpLink::several(&config, options.sessions, &security) {
                 Ok(links) => pool.xdps = links,
                 Err(e) if options.udp || options.packet => {
                     log::warn!("no XDP program: {e}; ranks are served over other links");
@@ -131,7 +131,7 @@ impl Pool {
                 Err(e) => return Err(e),
             }
         }
-        for _ in 0..if options.packet { options.seats } else { 0 } {
+        for _ in 0..if options.packet { options.sessions } else { 0 } {
             let config = PacketConfig {
                 kind: options.kind,
                 interfaces: options.interfaces.clone(),

@@ -133,7 +133,7 @@ fn serve(options: Options, logger: &Logger) -> Result<(), String> {
     let left = rights::give_up(user.as_deref()).map_err(|e| format!("giving up rights: {e}"))?;
     sys::catch_ends().map_err(|e| format!("catching signals: {e}"))?;
     let raw = agent.raw_sockets();
-    println!("weftd: serving at {name}, {raw} seats with raw sockets, as {left}");
+    println!("weftd: serving at {name}, {raw} sessions with raw sockets, as {left}");
     let _ = std::io::stdout().flush();
     notify("READY=1");
     let mut ends = 0;

@@ -14,7 +14,7 @@ use weft_link::{ports, Ports};
 /// Limits of one user, and of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// Ranks of one user; `None`: all seats for the user who started the agent, and about three
+    /// Ranks of one user; `None`: all sessions for the user who started the agent, and about three
     /// quarters for another user, so that some are left.
     pub ranks: Option<usize>,
     /// Peers of one rank.
@@ -105,8 +105,8 @@ impl fmt::Display for Sharing {
     }
 }
 
-/// Most seats of an agent.
-const SEATS_MAX: usize = 512;
+/// Most sessions of an agent.
+const SESSIONS_MAX: usize = 512;
 
 /// The action of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ pub struct Options {
     /// Name of the socket: a path, or `@` and an abstract name.
     pub name: String,
     /// Ranks served at the same time; also the number of raw sockets opened on each interface.
-    pub seats: usize,
+    pub sessions: usize,
     /// Names of the interfaces for raw sockets; `None` for all.
     pub interfaces: Option<Vec<String>>,
     /// EtherType of raw frames.
@@ -172,7 +172,7 @@ impl Default for Options {
         Options {
             action: Action::Serve,
             name: default_name(),
-            seats: 16,
+            sessions: 16,
             interfaces: None,
             kind: EtherType::default(),
             packet: true,
@@ -240,7 +240,7 @@ usage: weftd [options]
   --name NAME        name of the socket: a path, or @ and an abstract name
                      [WEFT_AGENT, else /run/weft/agent.sock for root,
                      $XDG_RUNTIME_DIR/weft/agent.sock for other users]
-  --seats N          ranks served at a time; raw sockets opened on each
+  --sessions N          ranks served at a time; raw sockets opened on each
                      interface [16]
   --interfaces LIST  interfaces for raw sockets, separated by commas [all]
   --ethertype HEX    EtherType of raw frames [88b5]
@@ -259,7 +259,7 @@ usage: weftd [options]
   --once             end when the last rank has left
   --spin-us N        time for which it yields the core before sleeping [200]
   --quota KEY=N      limit of one user or rank; repeat for more: ranks (of a
-                     user) [all seats but a quarter; for the user who started it
+                     user) [all sessions but a quarter; for the user who started it
                      all], peers (of a rank) [1024], bytes (kept for a rank,
                      each way) [16M], words (for fetch-and-add) [4096], groups
                      [64], sharing (ranks of a user that share memory with other
@@ -356,8 +356,8 @@ impl Options {
     pub fn ranks_of(&self, owner: bool) -> usize {
         match self.quotas.ranks {
             Some(most) => most,
-            None if owner => self.seats,
-            None => self.seats - (self.seats / 4).max(1).min(self.seats - 1),
+            None if owner => self.sessions,
+            None => self.sessions - (self.sessions / 4).max(1).min(self.sessions - 1),
         }
     }
 
@@ -390,7 +390,7 @@ impl Options {
             Long("kernel") => self.kernel = true,
             Long("name") => self.name = words.value()?.string()?,
             Long("user") => self.user = Some(words.value()?.string()?),
-            Long("seats") => self.set_seats(&words.value()?.string()?)?,
+            Long("sessions") => self.set_sessions(&words.value()?.string()?)?,
             Long("links") => self.set_links(&words.value()?.string()?)?,
             Long("quota") => self.set_quota(&words.value()?.string()?)?,
             Long("udp-ports") => self.ports = ports("--udp-ports", &words.value()?.string()?)?,
@@ -424,11 +424,11 @@ impl Options {
         Ok(true)
     }
 
-    fn set_seats(&mut self, value: &str) -> Result<(), Wrong> {
-        self.seats = number("--seats", value)?;
-        if !(1..=SEATS_MAX).contains(&self.seats) {
-            let bounds = format!("1 to {SEATS_MAX} ranks are served at a time");
-            return Err(Wrong(format!("--seats {value}: {bounds}")));
+    fn set_sessions(&mut self, value: &str) -> Result<(), Wrong> {
+        self.sessions = number("--sessions", value)?;
+        if !(1..=SESSIONS_MAX).contains(&self.sessions) {
+            let bounds = format!("1 to {SESSIONS_MAX} ranks are served at a time");
+            return Err(Wrong(format!("--sessions {value}: {bounds}")));
         }
         Ok(())
     }
@@ -479,12 +479,12 @@ mod tests {
     #[test]
     fn parse__every_option() {
         let o = parse(
-            "--name @x --seats 3 --interfaces a,b --links=udp --once --kernel --spin-us 7 --user= \
+            "--name @x --sessions 3 --interfaces a,b --links=udp --once --kernel --spin-us 7 --user= \
              --quota ranks=2 --quota bytes=4M --ethertype 88b6 --udp-ports 50000-50009",
         )
         .unwrap();
         assert_eq!(
-            (o.name.as_str(), o.seats, o.packet, o.udp, o.once),
+            (o.name.as_str(), o.sessions, o.packet, o.udp, o.once),
             ("@x", 3, false, true, true)
         );
         assert_eq!(o.interfaces, Some(vec!["a".to_string(), "b".to_string()]));
@@ -497,11 +497,11 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of__by_default_one_user_leaves_seats_to_another() {
+    fn ranks_of__by_default_one_user_leaves_sessions_to_another() {
         let of = |words: &str, user| parse(words).unwrap().ranks_of(user == 0);
         assert_eq!((of("", 1000), of("", 0)), (12, 16));
         assert_eq!(
-            (of("--seats 1", 1000), of("--seats 2", 1000), of("--seats 3", 1000)),
+            (of("--sessions 1", 1000), of("--sessions 2", 1000), of("--sessions 3", 1000)),
             (1, 1, 2)
         );
         assert_eq!((of("--quota ranks=16", 1000), of("--quota ranks=2", 0)), (16, 2));
@@ -527,8 +527,8 @@ mod tests {
         for (text, named) in [
             ("--udp-ports 9-8", "--udp-ports \"9-8\""),
             ("--nmae x", "'--nmae'"),
-            ("--seats", "'--seats'"),
-            ("--seats many", "--seats \"many\" is not a number"),
+            ("--sessions", "'--sessions'"),
+            ("--sessions many", "--sessions \"many\" is not a number"),
             ("--quota ranks", "ranks, peers, bytes, words, groups or sharing"),
             ("--share 9-8", "--share \"9-8\""),
             ("--share some", "--share \"some\""),
@@ -564,7 +564,7 @@ mod tests {
     fn help__names_every_option() {
         for name in [
             "--name",
-            "--seats",
+            "--sessions",
             "--interfaces",
             "--ethertype",
             "--links",

@@ -168,7 +168,7 @@ fn hear(bell: &Foreign<UnixStream>) -> Heard {
     while heard.messages.len() < AT_ONCE && !heard.is_over {
         let mut buf = [0; MESSAGE_MAX];
         match passing::recv(bell, &mut buf, bell.user()).and_then(Received::only) {
-            Err(e) if crate::giving::is_early(&e) => break,
+            Err(e) if crate::handback::is_early(&e) => break,
             Ok((len @ 1.., fd)) => match Message::decode(&buf[..len]) {
                 Ok(message) => heard.messages.push((message, fd)),
                 Err(_) => heard.is_over = true,

@@ -4,7 +4,7 @@
 //! `weft_streams::pairing` decides; here are the connections of programs, the sockets that they
 //! show, and the memory.
 
-use crate::giving::{is_early, Declined, Giving, Way};
+use crate::handback::{is_early, Declined, Handback, Way};
 use crate::paths::Paths;
 use crate::questions::{Answer, Heard, Questions, Thing};
 use crate::sys;
@@ -62,7 +62,7 @@ pub struct Sockets {
     held: BTreeMap<End, (Foreign, Option<Facts>)>,
     questions: Questions,
     /// Bytes that go back to TCP.
-    giving: Giving,
+    handback: Handback,
     /// Ends in different networks.
     paths: Paths,
     to_do: Vec<Do>,
@@ -97,7 +97,7 @@ impl Sockets {
             pairing: Pairing::new(weft_sys::user::payer),
             held: BTreeMap::new(),
             questions,
-            giving: Giving::default(),
+            handback: Handback::default(),
             paths: Paths::default(),
             to_do: Vec::new(),
             turned_away: 0,
@@ -105,7 +105,7 @@ impl Sockets {
     }
 
     /// Returns the descriptor that is readable while a program wants something.
-    pub fn door(&self) -> RawFd {
+    pub fn listener_fd(&self) -> RawFd {
         self.set.as_raw_fd()
     }
 
@@ -128,7 +128,7 @@ impl Sockets {
         each("sockets_paired", counts.paired);
         each("sockets_refused", counts.refused);
         each("sockets_turned_away", self.turned_away);
-        each("sockets_given_back", self.giving.asked);
+        each("sockets_given_back", self.handback.asked);
     }
 
     /// Serves the programs; never blocks. `may` tells if two users may share memory.
@@ -214,7 +214,7 @@ impl Sockets {
                     }
                 }
                 (Ok(Message::Back { token, before, other }), Some(record)) => {
-                    self.giving.shows((program, token), record, before, other);
+                    self.handback.shows((program, token), record, before, other);
                 }
                 (Ok(Message::Path(token)), Some(path)) => {
                     if self.pairing.is_called((program, token)) {
@@ -239,7 +239,7 @@ impl Sockets {
 
     /// An end shows its socket.
     fn shows(&mut self, now: Instant, end: End, socket: Foreign, may: &dyn Fn(u32, u32) -> bool) {
-        if let Some(lender) = self.giving.awaits(end) {
+        if let Some(lender) = self.handback.awaits(end) {
             self.give_back(end, socket, lender, may);
         } else if !self.pairing.is_called(end) || !self.questions.socket(end, socket) {
             self.pairing.shown(now.0, end, None, &mut self.to_do);
@@ -316,8 +316,8 @@ impl Sockets {
         for (message, fd) in heard.messages {
             match (message, fd) {
                 (Message::Lent(token), Some(fd)) => self.lent((program, token), fd),
-                (Message::Soon(token), None) => self.giving.lends_soon((program, token)),
-                (Message::Cancel(token), None) => self.giving.lends_not((program, token)),
+                (Message::Soon(token), None) => self.handback.lends_soon((program, token)),
+                (Message::Cancel(token), None) => self.handback.lends_not((program, token)),
                 _ => return self.lose_bell(program),
             }
         }
@@ -332,7 +332,7 @@ impl Sockets {
 
     /// A program lends a socket. It hears at once that the socket is free if nobody waits for it.
     fn lent(&mut self, end: End, fd: Foreign) {
-        if !self.giving.lent(end, fd) {
+        if !self.handback.lent(end, fd) {
             if let Some(bell) = self.guests.get(&end.0).and_then(|one| one.bell.as_deref()) {
                 let _ = passing::send(bell, &Message::Free(end.1).encode(), None);
             }
@@ -353,11 +353,11 @@ impl Sockets {
         let bell = self.bell_of(lender).filter(|_| is_allowed);
         let asker = way(self.guests.get(&end.0).map(|guest| &*guest.socket), end.1);
         let (Some(bell), Some(asker)) = (bell, asker) else {
-            self.giving.forget(end);
+            self.handback.forget(end);
             let why = "the other end's program is not known to the agent, or cannot be asked";
             return self.say(end, &Message::None { token: end.1, why: why.into() }, None);
         };
-        match self.giving.begin((end, user), asker, socket, bell, lender) {
+        match self.handback.begin((end, user), asker, socket, bell, lender) {
             Ok(()) => {}
             Err(Declined::Later) => self.say(end, &Message::Later(end.1), None),
             Err(Declined::Never) => {
@@ -394,7 +394,7 @@ impl Sockets {
         }
         self.held.retain(|end, _| end.0 != program);
         self.questions.gone(program);
-        self.giving.gone(program);
+        self.handback.gone(program);
         self.paths.gone(program);
         self.pairing.gone(program, &mut self.to_do);
         self.act();

@@ -72,11 +72,11 @@ impl StatusServer {
     }
 
     /// Returns the descriptor that becomes readable when somebody connects.
-    pub fn door(&self) -> RawFd {
+    pub fn listener_fd(&self) -> RawFd {
         self.listener.as_raw_fd()
     }
 
-    /// True if nobody is connected: only the door tells that there is something.
+    /// True if nobody is connected: only the listener has something.
     pub fn is_idle(&self) -> bool {
         self.visitors.is_empty()
     }

@@ -952,11 +952,11 @@ fn group__members_get_all_modes_in_order_and_learn_of_each_other() {
 }
 
 #[test]
-fn group__a_slow_member_is_named_and_put_out() {
+fn group__a_slow_member_is_named_and_evicted() {
     let folder = Folder::new();
     let agents = cluster(&folder, 2, "");
     let fast = Duration::from_millis(100);
-    let options = GroupOptions { slow_after: fast, put_out_after: Some(3 * fast) };
+    let options = GroupOptions { slow_after: fast, evict_after: Some(3 * fast) };
     let mut sender = Member::join(&agents[0], "slow:1", &options);
     let mut slow = Member::join(&agents[1], "slow:2", &GroupOptions::default());
     sender.until_there(1);
@@ -974,7 +974,7 @@ fn group__a_slow_member_is_named_and_put_out() {
     let mut told = Vec::new();
     while sender.there.len() == 1 {
         match sender.next() {
-            GroupNotice::Slow(id, _) | GroupNotice::PutOut(id) => told.push(id),
+            GroupNotice::Slow(id, _) | GroupNotice::Evicted(id) => told.push(id),
             _ => {}
         }
     }
@@ -985,7 +985,7 @@ fn group__a_slow_member_is_named_and_put_out() {
             Err(why) => break why.to_string(),
         }
     };
-    assert!(end.contains("put the slow member out"), "{end}");
+    assert!(end.contains("evicted the slow member"), "{end}");
     until("its name is gone", || {
         agents[0].names().resolve_all(&name("slow:2")).unwrap().is_empty()
     });

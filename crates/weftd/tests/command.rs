@@ -183,8 +183,8 @@ fn status__without_a_name_is_that_of_the_agent_that_ranks_find() {
 #[test]
 fn start__that_would_serve_no_rank_is_refused() {
     for (words, why) in [
-        (["--seats", "0"], "--seats 0: 1 to 512"),
-        (["--seats", "513"], "--seats 513: 1 to 512"),
+        (["--sessions", "0"], "--sessions 0: 1 to 512"),
+        (["--sessions", "513"], "--sessions 513: 1 to 512"),
         (["--quota", "ranks=0"], "ranks=0: nobody would be served"),
         (["--faults", "loss=much"], "`loss=much` is not a fault"),
     ] {

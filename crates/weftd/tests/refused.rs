@@ -102,7 +102,7 @@ fn agent__without_a_socket_for_a_rank_says_so_at_once() {
 
 #[test]
 fn agent__those_refused_hold_no_connection_whatever_they_do() {
-    let agent = Served::start("--seats 1");
+    let agent = Served::start("--sessions 1");
     let first = agent.rank(1);
     let mut all = Vec::new();
     for _ in 0..100 {
@@ -114,20 +114,20 @@ fn agent__those_refused_hold_no_connection_whatever_they_do() {
             heard.extend(rank.heard());
             rank.has_ended()
         });
-        refused_for(&heard, "seats are taken");
+        refused_for(&heard, "sessions are taken");
         // The process of the refused rank continues.
         all.push(rank);
     }
     drop(first);
     until(&[], || agent.reports("ranks ") == 0);
     until(&[], || agent.try_rank(1).is_ok());
-    assert_eq!(agent.reports("seats "), 1);
+    assert_eq!(agent.reports("sessions "), 1);
     drop(all);
 }
 
 #[test]
-fn agent__callers_that_ask_for_nothing_keep_no_rank_from_a_seat() {
-    let agent = Served::start("--seats 4");
+fn agent__callers_that_ask_for_nothing_keep_no_rank_from_a_session() {
+    let agent = Served::start("--sessions 4");
     let mut silent: Vec<BareRank> = (0..30).map(|_| caller(&agent, someone())).collect();
     let (a, b) = (agent.rank(1), agent.rank(1));
     let to_b = a.connect(&b);

@@ -129,15 +129,15 @@ fn agent__a_member_that_takes_nothing_is_named_and_holds_up_within_bounds() {
 }
 
 #[test]
-fn agent__a_rank_that_ends_gives_its_seat_back_and_its_peers_learn_of_it() {
-    let (here, there) = (Served::start("--seats 1"), Served::start("--seats 1"));
+fn agent__a_rank_that_ends_gives_its_session_back_and_its_peers_learn_of_it() {
+    let (here, there) = (Served::start("--sessions 1"), Served::start("--sessions 1"));
     let a = here.rank(1);
     for round in 0..3 {
         let b = there.rank(1);
         let to_b = a.connect(&b);
         pass(&a, to_b, &b, round, b"here");
         let why = refusal(there.try_rank(1));
-        assert!(why.contains("seats are taken"), "{why}");
+        assert!(why.contains("sessions are taken"), "{why}");
         // Rank `b` ends as if it were killed: no message is sent, the system closes its socket.
         drop(b);
         let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);

@@ -9,13 +9,13 @@ use weft_conformance::{cable, skip};
 
 /// Returns two agents at the ends of a cable, each for so many ranks. `None`, with the reason
 /// printed, if that cannot be.
-fn agents(seats: usize) -> Option<[Served; 2]> {
+fn agents(sessions: usize) -> Option<[Served; 2]> {
     if let Err(why) = cable::lay(1500) {
         skip(&why);
         return None;
     }
     let start = |end: &str| {
-        let words = format!("--links xdp --interfaces {end} --seats {seats}");
+        let words = format!("--links xdp --interfaces {end} --sessions {sessions}");
         let opened = weftd::Agent::open(options(&words));
         // Closed at once, and with it the queue.
         opened.map(drop).map_err(|e| e.to_string())
@@ -25,8 +25,9 @@ fn agents(seats: usize) -> Option<[Served; 2]> {
         return None;
     }
     Some(
-        cable::ENDS
-            .map(|end| Served::start(&format!("--links xdp --interfaces {end} --seats {seats}"))),
+        cable::ENDS.map(|end| {
+            Served::start(&format!("--links xdp --interfaces {end} --sessions {sessions}"))
+        }),
     )
 }
 
@@ -62,7 +63,7 @@ fn xdp__ranks_of_two_hosts_share_a_queue_each() {
     pass(&left[a], peer, &right[b], 1, &pattern(7, 300_000));
 }
 
-/// Returns a rank, after the rank before it has left its seat.
+/// Returns a rank, after the rank before it has left its session.
 fn soon(agent: &Served, key: u8) -> Rank {
     let mut rank = None;
     until(&[], || {
@@ -73,7 +74,7 @@ fn soon(agent: &Served, key: u8) -> Rank {
 }
 
 #[test]
-fn xdp__a_seat_goes_to_the_next_rank_and_no_other_notices() {
+fn xdp__a_session_goes_to_the_next_rank_and_no_other_notices() {
     let Some([here, there]) = agents(2) else { return };
     let (kept, other) = (here.rank(1), there.rank(1));
     let to_other = kept.connect(&other);

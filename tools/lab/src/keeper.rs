@@ -67,12 +67,12 @@ struct Keeper {
     switch: Option<Switch>,
     me: u32,
     /// Sockets for requests: outside, in this process's own network, and on the hosts.
-    doors: Vec<Door>,
+    listeners: Vec<Place>,
     /// Processes that start commands for callers on hosts.
     proxies: Vec<Child>,
 }
 
-struct Door {
+struct Place {
     listener: UnixListener,
     /// True if the socket is on a host.
     inside: bool,
@@ -82,7 +82,7 @@ struct Door {
 #[derive(Clone, Copy)]
 enum Ready {
     Starter,
-    Door(usize),
+    Program(usize),
     Host(usize),
 }
 
@@ -137,7 +137,7 @@ fn make(spec: &str) -> Result<Keeper> {
         notes: Vec::new(),
         switch: None,
         me,
-        doors: vec![Door { listener, inside: false }],
+        listeners: vec![Place { listener, inside: false }],
         proxies: Vec::new(),
     };
     let text = serde_json::to_string(&keeper.spec)?;
@@ -154,7 +154,7 @@ fn make(spec: &str) -> Result<Keeper> {
     let pids: Vec<u32> = keeper.hosts.iter().map(|h| h.pid.as_raw_nonzero().get() as u32).collect();
     net::connect(&keeper.spec, &pids)?;
     keeper.notes = keeper.set_up_hosts()?;
-    keeper.open_doors().context("the lab's sockets on its hosts")?;
+    keeper.open_listeners().context("the lab's sockets on its hosts")?;
     if let Some(delay) = keeper.spec.delay {
         keeper.switch = Some(Switch::start(&keeper.spec, delay).context("the delaying switch")?);
     }
@@ -231,11 +231,11 @@ impl Keeper {
 
     /// Listens in this process's own network, where proxies are, and in that of each host, because
     /// each network namespace has its own abstract socket names.
-    fn open_doors(&mut self) -> Result<()> {
+    fn open_listeners(&mut self) -> Result<()> {
         let home = std::fs::File::open("/proc/self/ns/net")?;
         let mut open = |inside| {
             let listener = wire::listen(&self.spec.name)?;
-            self.doors.push(Door { listener, inside });
+            self.listeners.push(Place { listener, inside });
             anyhow::Ok(())
         };
         open(false)?;
@@ -252,8 +252,8 @@ impl Keeper {
         let stdin = std::io::stdin();
         loop {
             let mut set = Set::default();
-            for (at, door) in self.doors.iter().enumerate() {
-                set.add(Ready::Door(at), door.listener.as_fd(), READ);
+            for (at, listener) in self.listeners.iter().enumerate() {
+                set.add(Ready::Program(at), listener.listener.as_fd(), READ);
             }
             if attached {
                 set.add(Ready::Starter, stdin.as_fd(), READ);
@@ -263,9 +263,9 @@ impl Keeper {
             }
             for ready in set.wait(None)? {
                 match ready {
-                    Ready::Door(at) => {
+                    Ready::Program(at) => {
                         if self.answer(at)? {
-                            self.doors.clear();
+                            self.listeners.clear();
                             return Ok(());
                         }
                     }
@@ -331,8 +331,8 @@ impl Keeper {
 
     /// Answers one connection; returns true if it ended the lab. A bad request affects only its
     /// sender.
-    fn answer(&mut self, door: usize) -> Result<bool> {
-        let Door { listener, inside } = &self.doors[door];
+    fn answer(&mut self, listener: usize) -> Result<bool> {
+        let Place { listener, inside } = &self.listeners[listener];
         let inside = *inside;
         let Ok((stream, _)) = listener.accept() else { return Ok(false) };
         let Ok(peer) = Peer::of(&stream) else { return Ok(false) };

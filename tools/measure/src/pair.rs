@@ -133,7 +133,7 @@ const BROKER: &str = "agent.sock";
 /// Starts the agent of a rank's host, on the rank's core.
 fn spawn_agent(rank: usize, hosts: &Hosts, kernel: bool) -> Result<Child> {
     let mut command = weft_run::agent::command(AGENT, kernel);
-    command.args(["--seats", "16", "--quota", "ranks=16"]);
+    command.args(["--sessions", "16", "--quota", "ranks=16"]);
     let cpus = core(rank);
     if std::env::var_os("WEFT_LOG").is_none() {
         command.env("WEFT_LOG", "warn");

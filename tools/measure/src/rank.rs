@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use weft::{Address, Config, Endpoint, Links, PeerId, SharedEndpoint};
-use weft_run::meet::Meeting;
+use weft_run::reachability::Reachability;
 
 /// State of a rank.
 pub struct Rank {
@@ -213,11 +213,12 @@ impl Rank {
         if !self.apart {
             return Ok(());
         }
-        let meeting = Meeting::open(weft::job::ports_from_env()?).context("a UDP socket")?;
-        let mine = meeting.addresses();
+        let reachability =
+            Reachability::open(weft::job::ports_from_env()?).context("a UDP socket")?;
+        let mine = reachability.addresses();
         let theirs = self.exchange(&serde_json::to_vec(&mine)?)?;
         let theirs: Vec<SocketAddr> = serde_json::from_slice(&theirs)?;
-        let took = meeting.ask(&theirs, LOCATE);
+        let took = reachability.ask(&theirs, LOCATE);
         let at = took.iter().position(Option::is_some);
         let note = at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX);
         let theirs_of_mine = self.exchange(&[note])?.first().copied().map_or(0, usize::from);

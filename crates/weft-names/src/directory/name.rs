@@ -198,8 +198,8 @@ pub enum Gone {
         /// The host of the older claim.
         winner: HostId,
     },
-    /// Its owner was a slow member of a group, and another member put it out.
-    PutOut {
+    /// Its owner was a slow member of a group, and another member evicted it.
+    Evicted {
         /// The host of that member.
         by: HostId,
     },
@@ -231,7 +231,7 @@ impl Gone {
             Gone::Killed { signal } => format!("signal {signal} ended its owner"),
             Gone::Ended => "its owner ended".into(),
             Gone::Conflict { winner } => format!("host {} has an older claim", name(winner)),
-            Gone::PutOut { by } => format!("host {} put the slow member out", name(by)),
+            Gone::Evicted { by } => format!("host {} evicted the slow member", name(by)),
             Gone::Replaced { incarnation } => {
                 format!("incarnation {incarnation} of its host took the place")
             }
@@ -253,7 +253,7 @@ impl Value for Gone {
             2 => Gone::Exited { status: small? },
             3 => Gone::Killed { signal: small? },
             4 => Gone::Conflict { winner: HostId(detail) },
-            5 => Gone::PutOut { by: HostId(detail) },
+            5 => Gone::Evicted { by: HostId(detail) },
             6 => Gone::Replaced { incarnation: detail },
             7 if detail == 0 => Gone::Ended,
             _ => return Err(WireError::Value { name: "gone" }),
@@ -265,7 +265,7 @@ impl Value for Gone {
             Gone::Exited { status } => (2, status.into()),
             Gone::Killed { signal } => (3, signal.into()),
             Gone::Conflict { winner } => (4, winner.0),
-            Gone::PutOut { by } => (5, by.0),
+            Gone::Evicted { by } => (5, by.0),
             Gone::Replaced { incarnation } => (6, incarnation),
             Gone::Ended => (7, 0),
             Gone::Withdrawn | Gone::Host(_) | Gone::CutOff | Gone::Missing => (1, 0),

@@ -141,10 +141,10 @@ fn send__order_is_kept_across_modes_under_loss() {
 }
 
 #[test]
-fn send__a_slow_member_is_named_and_put_out() {
+fn send__a_slow_member_is_named_and_evicted() {
     let config = GroupConfig {
         window: 8,
-        put_out_after: Some(Duration::from_secs(3)),
+        evict_after: Some(Duration::from_secs(3)),
         ..GroupConfig::default()
     };
     let mut world = World::new(1, 4, &config);
@@ -160,14 +160,14 @@ fn send__a_slow_member_is_named_and_put_out() {
     world.run(10_000);
     let told: Vec<&GroupEvent> = world.events[0]
         .iter()
-        .filter(|e| matches!(e, GroupEvent::Slow { .. } | GroupEvent::PutOut { .. }))
+        .filter(|e| matches!(e, GroupEvent::Slow { .. } | GroupEvent::Evicted { .. }))
         .collect();
     assert!(matches!(told[0], GroupEvent::Slow { member, .. } if *member == id(2)));
-    assert_eq!(told[1..], [&GroupEvent::PutOut { member: id(2) }]);
+    assert_eq!(told[1..], [&GroupEvent::Evicted { member: id(2) }]);
     world.groups[0].member_joined(Instant(world.now), binding(2));
     assert_eq!(world.groups[0].members().count(), 2);
     // The slow member goes on with the others, and does not wait for the one that put it out.
-    let gone = Gone::PutOut { by: id(0).host };
+    let gone = Gone::Evicted { by: id(0).host };
     assert!(world.events[2].contains(&GroupEvent::Left(id(0), gone)));
     world.groups[2].broadcast(Instant(world.now), 11).unwrap();
     world.run(1000);

@@ -1,6 +1,6 @@
-//! Membership: which hosts there are, and the story of each.
+//! Membership: which hosts there are, and the history of each.
 //!
-//! The story of one life of a host is a sequence of numbered steps: odd numbers say that it is
+//! The history of one life of a host is a sequence of numbered steps: odd numbers say that it is
 //! there (1 when it starts), even ones that it is not. The host itself writes the odd ones; the
 //! even ones are written by the host as it leaves, or by a host that watches it. A record with the
 //! greater life, then the greater number counts, so records may come in any order from anybody, and
@@ -33,7 +33,7 @@ pub enum Merge {
 /// One host of the table.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The latest step of its story.
+    /// The latest step of its history.
     pub record: Record,
     /// The life and number of the step that was told last; number 0: none.
     told: (Life, u32),
@@ -75,7 +75,7 @@ impl Member {
                 let cause = Cause::Replaced { incarnation: life.incarnation };
                 add(told_life, told + 1, cause, 0, false);
             }
-            // Hosts that had gone before this one was there are not in its story.
+            // Hosts that had gone before this one was there are not in its history.
             if number % 2 == 1 || told > 0 {
                 add(life, number, cause, if told > 0 { number - 1 } else { 0 }, false);
             }
@@ -188,7 +188,7 @@ impl Members {
         Some(Shift { events, was_up, is_up, life_before, cause: member.record.cause })
     }
 
-    /// Removes a host from the table and its story from memory.
+    /// Removes a host from the table and its history from memory.
     pub fn forget(&mut self, host: HostId) {
         self.table.remove(&host);
         self.ring.remove(host);

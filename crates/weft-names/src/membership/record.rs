@@ -1,4 +1,4 @@
-//! A step of a host's story, as it is told and as it travels.
+//! A step of a host's history, as it is told and as it travels.
 
 use crate::id::{HostId, Life};
 use crate::wire::{FieldInfo, Reader, Value, WireError, Writer};
@@ -86,7 +86,7 @@ impl Cause {
     }
 }
 
-/// One step of a host's story, with what others need to reach it.
+/// One step of a host's history, with what others need to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The host.
@@ -163,12 +163,12 @@ impl Value for Record {
     }
 }
 
-/// A step of a host's story, told.
+/// A step of a host's history, told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberEvent {
     /// Number of the event on the host that tells it, without gaps.
     pub seq: u64,
-    /// The host of the story.
+    /// The host of the history.
     pub host: HostId,
     /// The life of its agent.
     pub life: Life,

@@ -111,8 +111,8 @@ impl Node {
         self.tidy(now);
     }
 
-    /// Puts a slow member out of a group: asks its host to end its claim.
-    pub fn put_out(&mut self, now: Instant, member: BindingId, user: u32) {
+    /// Evicts a slow member of a group: asks its host to end its claim.
+    pub fn evict(&mut self, now: Instant, member: BindingId, user: u32) {
         let now = self.timers.tick(now, &self.config, &mut self.stats);
         let evict = Evict { claim: member.claim, claim_life: member.life, user, items: NONE };
         match member.host == self.me.host {
@@ -311,7 +311,7 @@ impl Node {
         let of_user = |b: &crate::directory::Binding| b.name.owner.user == evict.user;
         let is_member = all.filter(|b| b.name.group && b.id.host == by).any(of_user);
         if is_member {
-            let gone = Gone::PutOut { by };
+            let gone = Gone::Evicted { by };
             self.end_claim(now, id, gone);
             self.event(Event::ClaimLost { claim: ClaimId(id), gone });
         }

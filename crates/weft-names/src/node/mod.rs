@@ -7,8 +7,8 @@
 mod claims;
 mod digest;
 mod handle;
+mod history;
 mod returns;
-mod story;
 mod sync;
 mod timer;
 
@@ -45,7 +45,7 @@ pub struct Transmit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A step of a host's story.
+    /// A step of a host's history.
     Member(MemberEvent),
     /// This host hears no other host: their names are hidden until [`Event::Back`].
     CutOff,

@@ -24,7 +24,7 @@ mod flag {
 layout! {
     /// A host in a summary.
     Entry {
-        /// The latest step of its story.
+        /// The latest step of its history.
         record: Record,
         /// The number of changes of its names that are known.
         head: u64,

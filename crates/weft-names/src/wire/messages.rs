@@ -150,7 +150,7 @@ messages! {
         /// Digest of all that the sender knows.
         digest: u64,
     } [Nothing];
-    /// Steps of the stories of hosts.
+    /// Steps of the histories of hosts.
     Members = 5, "MEMBERS", {} [Record];
     /// Numbered changes of a host's names, without a gap.
     Ops = 6, "OPS", {
@@ -219,7 +219,7 @@ messages! {
         /// See the verdicts.
         verdict: u32,
     } [Nothing];
-    /// Puts a slow member out of its group: ends its claim.
+    /// Evicts a slow member of its group: ends its claim.
     Evict = 15, "EVICT", {
         /// The claim, on the receiver.
         claim: u64,

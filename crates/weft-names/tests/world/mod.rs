@@ -42,7 +42,7 @@ pub fn index(address: SocketAddr) -> usize {
 
 /// The events that a host was told of others, checked as they come.
 #[derive(Default)]
-pub struct Story {
+pub struct History {
     seq: u64,
     last: BTreeMap<HostId, (Life, u32)>,
     /// Causes by host, life and step.
@@ -50,7 +50,7 @@ pub struct Story {
     pub log: Vec<(u64, MemberEvent)>,
 }
 
-impl Story {
+impl History {
     fn take(&mut self, now: u64, event: MemberEvent) {
         assert_eq!(event.seq, self.seq + 1, "events of membership are numbered without a gap");
         self.seq += 1;
@@ -98,7 +98,7 @@ pub struct Host {
     pub skew: i64,
     inbox: VecDeque<(SocketAddr, Vec<u8>)>,
     armed: Option<u64>,
-    pub story: Story,
+    pub history: History,
     pub readers: Vec<Reader>,
     pub events: Vec<(u64, Event)>,
     /// Unique names held: claim by kind and instance.
@@ -150,7 +150,7 @@ impl World {
             skew: 0,
             inbox: VecDeque::new(),
             armed: None,
-            story: Story::default(),
+            history: History::default(),
             readers: Vec::new(),
             events: Vec::new(),
             sent: 0,
@@ -203,7 +203,7 @@ impl World {
         let h = &mut self.hosts[host];
         h.node = Some(node);
         h.starts += 1;
-        h.story = Story::default();
+        h.history = History::default();
         h.readers.clear();
         h.inbox.clear();
         self.drain(host);
@@ -278,7 +278,7 @@ impl World {
         h.sent += out.len() as u64;
         for event in events {
             if let Event::Member(e) = &event {
-                h.story.take(now, *e);
+                h.history.take(now, *e);
             }
             h.events.push((now, event));
         }
@@ -440,11 +440,11 @@ impl World {
         }
     }
 
-    /// Checks that all hosts tell the same cause for the same step of a story.
+    /// Checks that all hosts tell the same cause for the same step of a history.
     pub fn check_stories(&self) {
         let mut causes: BTreeMap<(HostId, Life, u32), Cause> = BTreeMap::new();
         for host in &self.hosts {
-            for (step, cause) in &host.story.told {
+            for (step, cause) in &host.history.told {
                 if matches!(cause, Cause::Elsewhere) {
                     continue;
                 }

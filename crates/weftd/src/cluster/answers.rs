@@ -65,8 +65,8 @@ impl Cluster {
             Request::Claim(name, takes_mail) => {
                 self.claim_for(now, id, serial, name, takes_mail, None).into_iter().collect()
             }
-            Request::Join(name, slow_ms, put_out_ms) => {
-                let times = (slow_ms, put_out_ms);
+            Request::Join(name, slow_ms, evict_ms) => {
+                let times = (slow_ms, evict_ms);
                 self.join_group(now, id, serial, name, times).into_iter().collect()
             }
             Request::Cast { claim, to, wait_ms, payload } => {

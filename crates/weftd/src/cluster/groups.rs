@@ -111,15 +111,15 @@ impl Cluster {
         id: CallerId,
         serial: u32,
         name: Claim,
-        (slow_ms, put_out_ms): (u64, u64),
+        (slow_ms, evict_ms): (u64, u64),
     ) -> Option<Say> {
         let user = self.owner_of(id)?.user;
         if share::count(user, self.groups.table.values().map(|h| h.user)) >= OF_USER {
             let why = format!("the user is a member of {OF_USER} groups here: leave some");
             return Some(Say::Refused(why));
         }
-        let put_out = (put_out_ms > 0).then(|| Duration::from_millis(put_out_ms));
-        let config = group::config(Duration::from_millis(slow_ms), put_out);
+        let evict = (evict_ms > 0).then(|| Duration::from_millis(evict_ms));
+        let config = group::config(Duration::from_millis(slow_ms), evict);
         self.claim_for(now, id, serial, name.group(), false, Some(config))
     }
 
@@ -288,8 +288,8 @@ impl Cluster {
     fn send_member(&mut self, now: Instant, claim: u64) -> bool {
         let Some(held) = self.groups.table.get_mut(&claim) else { return false };
         if is_port(held.caller) {
-            while let Some(member) = held.membership.poll_put_out() {
-                self.node.put_out(now, member, held.user);
+            while let Some(member) = held.membership.poll_evicted() {
+                self.node.evict(now, member, held.user);
             }
             let caller = held.caller;
             return self.tell_port(now, claim, caller);
@@ -302,8 +302,8 @@ impl Cluster {
             }
         }
         let Some(held) = self.groups.table.get_mut(&claim) else { return false };
-        while let Some(member) = held.membership.poll_put_out() {
-            self.node.put_out(now, member, held.user);
+        while let Some(member) = held.membership.poll_evicted() {
+            self.node.evict(now, member, held.user);
         }
         let Some(caller) = self.callers.get_mut(held.caller) else { return false };
         while caller.has_room() {

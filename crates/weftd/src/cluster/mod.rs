@@ -442,8 +442,8 @@ impl Cluster {
 
     /// Returns the descriptors that become readable when datagrams have come, and when programs
     /// want something.
-    pub fn doors(&self) -> (RawFd, [RawFd; 2]) {
-        (self.socket.as_raw_fd(), [self.callers.as_raw_fd(), self.tipc.door()])
+    pub fn listener_fds(&self) -> (RawFd, [RawFd; 2]) {
+        (self.socket.as_raw_fd(), [self.callers.as_raw_fd(), self.tipc.listener_fd()])
     }
 
     /// Returns the time of the next deadline.

@@ -132,7 +132,7 @@ impl WeftMember {
                 let waited_us = since.as_micros() as i64;
                 WeftMemberEvent { waited_us, ..self.about(WEFT_MEMBER_SLOW, id) }
             }
-            GroupNotice::PutOut(id) => self.about(WEFT_MEMBER_PUT_OUT, id),
+            GroupNotice::Evicted(id) => self.about(WEFT_MEMBER_PUT_OUT, id),
             _ => return None,
         })
     }
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn weft_member_join(
         // SAFETY: promised by the caller.
         let spec = unsafe { spec_of(&name, address, flags) }?;
         let given = |us: i64| u64::try_from(us).ok().map(Duration::from_micros);
-        let mut options = GroupOptions { put_out_after: given(put_out_us), ..Default::default() };
+        let mut options = GroupOptions { evict_after: given(put_out_us), ..Default::default() };
         options.slow_after = given(slow_us).unwrap_or(options.slow_after);
         let names = names.names.borrow();
         let joined = WeftMember {

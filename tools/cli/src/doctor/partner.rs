@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weft_link::ether::{EtherHead, Interface, Interfaces, Mac};
 use weft_link::{BarePacket, Ports};
-use weft_run::door::{self, Door};
-use weft_run::meet::Meeting;
+use weft_run::reachability::Reachability;
+use weft_run::tcp_check::{self, TcpCheck};
 
 /// The start of the helper's first line, before which login shells may print, and the whole line of
 /// this version.
@@ -35,7 +35,7 @@ pub enum Ask {
     Reach(Vec<SocketAddr>),
     /// Find out at which of these addresses TCP connections are taken.
     Connect(Vec<SocketAddr>),
-    /// The number of questions received from the meeting with this number.
+    /// The number of questions received from the reachability with this number.
     Heard(u32),
     /// The longest of these IP packets that reaches an address.
     Longest(SocketAddr, Vec<usize>),
@@ -107,8 +107,8 @@ pub enum Answer {
 }
 
 struct Partner {
-    meeting: Meeting,
-    door: Result<Door, String>,
+    reachability: Reachability,
+    door: Result<TcpCheck, String>,
     port: Option<(BarePacket, Interface)>,
 }
 
@@ -131,10 +131,10 @@ impl Partner {
             kernel: uname.release().to_string_lossy().into_owned(),
             now: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             ports: weft::job::ports_from_env()?.to_string(),
-            addresses: self.meeting.addresses(),
+            addresses: self.reachability.addresses(),
             tcp_ports: tcp_ports()?.to_string(),
-            tcp: self.door.as_ref().map(Door::addresses).map_err(Clone::clone),
-            number: self.meeting.number(),
+            tcp: self.door.as_ref().map(TcpCheck::addresses).map_err(Clone::clone),
+            number: self.reachability.number(),
             ether_type: weft::job::packet_from_env()?.kind.get(),
         })
     }
@@ -191,17 +191,17 @@ impl Partner {
         Ok(match ask {
             Ask::About => Answer::About(self.about()?),
             Ask::Reach(to) => {
-                let took = self.meeting.ask(&to, TIMEOUT);
+                let took = self.reachability.ask(&to, TIMEOUT);
                 let us = |took: Duration| took.as_secs_f64() * 1e6;
                 Answer::Reached(took.into_iter().map(|took| took.map(us)).collect())
             }
             Ask::Connect(to) => {
-                let took = door::connect(&to, TIMEOUT);
+                let took = tcp_check::connect(&to, TIMEOUT);
                 let us = |took: Duration| took.as_secs_f64() * 1e6;
                 Answer::Connected(took.into_iter().map(|took| took.map(us)).collect())
             }
-            Ask::Heard(number) => Answer::Heard(self.meeting.heard(number)),
-            Ask::Longest(to, lengths) => Answer::Longest(self.meeting.longest(to, &lengths)),
+            Ask::Heard(number) => Answer::Heard(self.reachability.heard(number)),
+            Ask::Longest(to, lengths) => Answer::Longest(self.reachability.longest(to, &lengths)),
             Ask::Open(ip) => Answer::Opened(self.open(ip)?),
             Ask::Throw(to) => Answer::Frames(self.throw(to)?),
             Ask::Catch(from) => Answer::Frames(self.catch(from)?),
@@ -218,11 +218,11 @@ pub fn run() -> Result<ExitCode> {
     writeln!(out, "{MAGIC}")?;
     out.flush()?;
     let ports = weft::job::ports_from_env()?;
-    let opened = Meeting::open(ports);
-    let meeting = opened.with_context(|| format!("opening UDP sockets on ports {ports}"))?;
+    let opened = Reachability::open(ports);
+    let reachability = opened.with_context(|| format!("opening UDP sockets on ports {ports}"))?;
     let tcp = tcp_ports()?;
-    let door = Door::open(tcp).map_err(|e| format!("opening TCP sockets on ports {tcp}: {e}"));
-    let mut visit = Partner { meeting, door, port: None };
+    let door = TcpCheck::open(tcp).map_err(|e| format!("opening TCP sockets on ports {tcp}: {e}"));
+    let mut visit = Partner { reachability, door, port: None };
     for line in std::io::stdin().lock().lines() {
         let ask: Ask = serde_json::from_str(&line?).context("an invalid request")?;
         let answer = visit.answer(ask).unwrap_or_else(|e| Answer::No(format!("{e:#}")));

@@ -155,7 +155,7 @@ impl Members<'_> {
                 let text = format!("{member} has taken no messages for {seconds:.1} s");
                 (Some(text), Event::Slow { member, seconds })
             }
-            GroupNotice::PutOut(id) => {
+            GroupNotice::Evicted(id) => {
                 let member = self.of(&id);
                 (
                     Some(format!("{member} took no messages and is put out")),
@@ -271,7 +271,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::Join { name, slow_after, put_out_after, unique, send, json } => {
             let put_out_after = put_out_after.map(seconds).transpose()?;
-            let options = GroupOptions { slow_after: seconds(slow_after)?, put_out_after };
+            let slow_after = seconds(slow_after)?;
+            let options = GroupOptions { slow_after, evict_after: put_out_after };
             let spec = Spec::new(&name);
             let spec = if unique { spec.unique() } else { spec };
             join(&spec, &options, send, json)?;

@@ -265,7 +265,7 @@ impl Tipc {
     }
 
     /// Returns the descriptor that is readable while a program wants something.
-    pub fn door(&self) -> RawFd {
+    pub fn listener_fd(&self) -> RawFd {
         self.set.as_raw_fd()
     }
 

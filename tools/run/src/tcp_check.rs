@@ -3,7 +3,7 @@
 //!
 //! A question is `weft-tcp`, and is answered by the same bytes in the same connection.
 
-use crate::meet;
+use crate::reachability;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +19,13 @@ const POLL_EVERY: Duration = Duration::from_millis(50);
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Sockets that take connections and answer a question in each.
-pub struct Door {
+pub struct TcpCheck {
     listeners: Vec<TcpListener>,
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Drop for Door {
+impl Drop for TcpCheck {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -68,12 +68,12 @@ fn serve(listener: &TcpListener, end: &AtomicBool) {
     }
 }
 
-impl Door {
+impl TcpCheck {
     /// Opens a socket of each address family that there is, at ports of this range.
     ///
     /// # Errors
     /// The error of the first family, if none opens.
-    pub fn open(ports: Ports) -> io::Result<Door> {
+    pub fn open(ports: Ports) -> io::Result<TcpCheck> {
         let mut listeners: Vec<TcpListener> = Vec::new();
         let mut failed = None;
         // Where the range has one port only, the socket of IPv4 has it.
@@ -92,7 +92,7 @@ impl Door {
             Ok(std::thread::spawn(move || serve(&listener, &end)))
         };
         let threads = listeners.iter().map(serve).collect::<io::Result<_>>()?;
-        Ok(Door { listeners, end, threads })
+        Ok(TcpCheck { listeners, end, threads })
     }
 
     /// Returns the addresses at which connections are taken, at most 64.
@@ -102,7 +102,7 @@ impl Door {
             let own = local.into_iter().find(|own| own.is_ipv6() == ip.is_ipv6())?;
             Some(SocketAddr::new(ip, own.port()))
         };
-        meet::far_addresses().into_iter().filter_map(port).take(64).collect()
+        reachability::far_addresses().into_iter().filter_map(port).take(64).collect()
     }
 }
 
@@ -135,8 +135,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connect__a_door_answers_and_a_closed_port_says_why() {
-        let door = Door::open(Ports::ANY).unwrap();
+    fn connect__a_listener_answers_and_a_closed_port_says_why() {
+        let door = TcpCheck::open(Ports::ANY).unwrap();
         let port = door.listeners[0].local_addr().unwrap().port();
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let there = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);

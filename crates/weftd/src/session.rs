@@ -70,7 +70,7 @@ struct Way {
 }
 
 /// A rank that is served.
-pub struct Seat {
+pub struct Session {
     /// The rank's process, as the kernel reports it.
     pub caller: Caller,
     /// Set when the rank has ended: its links are freed when its last packets have arrived, or at
@@ -89,15 +89,15 @@ pub struct Seat {
     burst: Vec<Out>,
 }
 
-impl Seat {
-    /// Returns the seat of a rank that asked to be served.
+impl Session {
+    /// Returns the session of a rank that asked to be served.
     pub fn new(
         rank: u32,
         caller: Caller,
         attach: &Attach,
         carriers: Vec<Carrier>,
         quotas: Quotas,
-    ) -> Seat {
+    ) -> Session {
         let mut config = attach.config();
         config.peers_max = config.peers_max.min(quotas.peers);
         let way = |carrier: Carrier| {
@@ -105,7 +105,7 @@ impl Seat {
             Way { carrier, polled, quiet: 0, pending: VecDeque::new() }
         };
         let limits = Limits { bytes: quotas.bytes, words: quotas.words, groups: quotas.groups };
-        Seat {
+        Session {
             caller,
             leaving: None,
             muted: false,

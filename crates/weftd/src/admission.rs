@@ -1,8 +1,8 @@
-//! Callers and seats, and the quotas of each user.
+//! Callers and sessions, and the quotas of each user.
 
 use crate::links::Pool;
 use crate::options::Options;
-use crate::seat::Seat;
+use crate::session::Session;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Most callers without a first message, of all users and of one; beyond, the oldest is refused.
 const WAITING_MAX: usize = 32;
 const WAITING_OF_USER: usize = 16;
-/// Most connections beyond seats, of all users and of one: callers without a first message, callers
+/// Most connections beyond sessions, of all users and of one: callers without a first message, callers
 /// not yet accepted, and callers that are being refused.
 pub const CALLERS_MAX: usize = 64;
 pub const CALLERS_OF_USER: usize = 32;
@@ -33,10 +33,10 @@ pub const CALLERS_OF_USER: usize = 32;
 pub const TOTALS: [&str; 5] = ["sent", "retransmitted", "counted", "multicast", "fault_lost"];
 
 /// The ranks and their resources.
-pub struct Room {
+pub struct Admission {
     /// Callers that have sent no message yet, each with the end of its time.
     waiting: BTreeMap<u32, (Caller, Instant)>,
-    pub seats: BTreeMap<u32, Box<Seat>>,
+    pub sessions: BTreeMap<u32, Box<Session>>,
     /// Callers refused since the last [`turned_away`](Self::turned_away): no more than callers.
     turned_away: Vec<(u32, String)>,
     pub pool: Pool,
@@ -55,10 +55,10 @@ pub struct Room {
     pub past: [u64; TOTALS.len()],
 }
 
-impl FromRank for Room {
+impl FromRank for Admission {
     fn share(&mut self, rank: u32) -> u32 {
-        match self.seats.get(&rank) {
-            Some(seat) => seat.share(),
+        match self.sessions.get(&rank) {
+            Some(session) => session.share(),
             // The first message holds the whole request.
             None => self.waiting.contains_key(&rank).into(),
         }
@@ -66,21 +66,21 @@ impl FromRank for Room {
 
     #[inline]
     fn packet(&mut self, rank: u32, peer: PeerId, header: &[u8], payload: Bytes<'_>) -> u32 {
-        match self.seats.get_mut(&rank) {
-            Some(seat) => seat.packet(peer, header, payload),
+        match self.sessions.get_mut(&rank) {
+            Some(session) => session.packet(peer, header, payload),
             None => 1,
         }
     }
 
     fn control(&mut self, rank: u32, message: Option<Control>) -> u32 {
-        let Some(seat) = self.seats.get_mut(&rank) else {
+        let Some(session) = self.sessions.get_mut(&rank) else {
             if let Some((caller, _)) = self.waiting.remove(&rank) {
                 self.on_first(rank, caller, message);
             }
             return u32::MAX;
         };
-        let cost = seat.control(message);
-        if let Some(why) = seat.fault.take() {
+        let cost = session.control(message);
+        if let Some(why) = session.fault.take() {
             self.end(rank, why);
             return u32::MAX;
         }
@@ -88,12 +88,12 @@ impl FromRank for Room {
     }
 }
 
-impl Room {
-    /// Returns an empty room of an agent that `owner` has started.
-    pub fn new(options: Options, pool: Pool, owner: u32, now: Instant) -> Room {
-        Room {
+impl Admission {
+    /// Returns an empty admission for an agent that `owner` has started.
+    pub fn new(options: Options, pool: Pool, owner: u32, now: Instant) -> Admission {
+        Admission {
             waiting: BTreeMap::new(),
-            seats: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             turned_away: Vec::new(),
             pool,
             options,
@@ -120,40 +120,41 @@ impl Room {
 
     /// Returns the number of ranks served.
     pub fn ranks(&self) -> usize {
-        self.seats.values().filter(|seat| seat.leaving.is_none()).count()
+        self.sessions.values().filter(|session| session.leaving.is_none()).count()
     }
 
-    /// True if there are no seats and no callers. Callers without a first message count only if
+    /// True if there are no sessions and no callers. Callers without a first message count only if
     /// they are of root or the owner.
     pub fn is_empty(&self) -> bool {
-        self.seats.is_empty() && !self.waiting.values().any(|(c, _)| self.commands(c.user))
+        self.sessions.is_empty() && !self.waiting.values().any(|(c, _)| self.commands(c.user))
     }
 
-    /// Returns the number of seats kept for root and the owner.
+    /// Returns the number of sessions kept for root and the owner.
     fn kept(&self) -> usize {
-        self.options.seats / 8
+        self.options.sessions / 8
     }
 
     /// Returns the reason why a caller is not served, if there is one.
     fn refusal(&self, caller: &Caller) -> Option<String> {
-        let (seats, kept) = (self.options.seats, self.kept());
+        let (sessions, kept) = (self.options.sessions, self.kept());
         let owner = self.owner == caller.user && self.is_known(caller.user);
         let most = self.options.ranks_of(owner);
-        // Ranks that have ended and still retransmit have a seat too.
-        let all = self.seats.len();
-        let own = share::count(caller.user, self.seats.values().map(|seat| seat.caller.user));
+        // Ranks that have ended and still retransmit have a session too.
+        let all = self.sessions.len();
+        let own =
+            share::count(caller.user, self.sessions.values().map(|session| session.caller.user));
         if self.draining {
             Some("it is about to end (SIGTERM, or weftd --stop)".into())
-        } else if all >= seats {
-            Some(format!("all its {seats} seats are taken (weftd --seats N)"))
+        } else if all >= sessions {
+            Some(format!("all its {sessions} sessions are taken (weftd --sessions N)"))
         } else if own >= most {
             let user = caller.user;
             Some(format!("user {user} has {own} ranks, the quota (weftd --quota ranks=N)"))
-        } else if all >= seats - kept && !self.commands(caller.user) {
+        } else if all >= sessions - kept && !self.commands(caller.user) {
             let owner = self.owner;
             Some(format!(
-                "all its {seats} seats are taken but {kept} for root and user {owner} \
-                 (weftd --seats N)"
+                "all its {sessions} sessions are taken but {kept} for root and user {owner} \
+                 (weftd --sessions N)"
             ))
         } else {
             None
@@ -165,14 +166,14 @@ impl Room {
         loop {
             let rank = self.next;
             self.next = self.next.wrapping_add(1) & 0xffff;
-            if !self.seats.contains_key(&rank) && !self.waiting.contains_key(&rank) {
+            if !self.sessions.contains_key(&rank) && !self.waiting.contains_key(&rank) {
                 return rank;
             }
         }
     }
 
     /// Adds a caller under the number `rank`.
-    pub fn meet(&mut self, rank: u32, caller: Caller) {
+    pub fn admit(&mut self, rank: u32, caller: Caller) {
         self.waiting.insert(rank, (caller, self.now + TIMEOUT));
         let of = |user| share::count(user, self.waiting.values().map(|(c, _)| c.user));
         let own = of(caller.user);
@@ -215,9 +216,9 @@ impl Room {
 
     /// Begins a turn: adds its share to the balance of each rank.
     pub fn begin_turn(&mut self) {
-        let seats = self.seats.len().max(1) as u32;
-        let share = (BUDGET / seats).max(SHARE_MIN);
-        self.seats.values_mut().for_each(|seat| seat.begin_turn(share));
+        let sessions = self.sessions.len().max(1) as u32;
+        let share = (BUDGET / sessions).max(SHARE_MIN);
+        self.sessions.values_mut().for_each(|session| session.begin_turn(share));
     }
 
     /// Handles a caller's first message: serves or refuses it.
@@ -258,28 +259,29 @@ impl Room {
         why.map_or(Ok(()), Err)?;
         let security = Security { mode: attach.mode, job_key, me: endpoint };
         let carriers = match self.pool.take(&security) {
-            Err(_) if self.give_up(|_, seat, _| seat.has_told()) => self.pool.take(&security),
+            Err(_) if self.give_up(|_, session, _| session.has_told()) => self.pool.take(&security),
             taken => taken,
         };
         let carriers = carriers.map_err(|e| e.to_string())?;
-        let mut seat = Box::new(Seat::new(rank, caller, attach, carriers, self.options.quotas));
+        let mut session =
+            Box::new(Session::new(rank, caller, attach, carriers, self.options.quotas));
         if let Some(counters) = self.pool.kernel() {
-            seat.use_kernel(InKernel {
+            session.use_kernel(InKernel {
                 counters: Rc::clone(counters),
                 key: security.job_key,
                 me: endpoint,
                 user: payer(caller.user),
             });
         }
-        let (address, mtu, latency_ns, bytes_per_us) = seat.offer();
+        let (address, mtu, latency_ns, bytes_per_us) = session.offer();
         let pid = std::process::id();
         let address = address.encode();
         let served = Served { version: VERSION, pid, mtu, latency_ns, bytes_per_us, address };
-        seat.say(Control::Attached(served));
+        session.say(Control::Attached(served));
         let (process, user) = (caller.pid, caller.user);
         log::info!("serving process {process} of user {user}, endpoint {endpoint}");
         self.served += 1;
-        self.seats.insert(rank, seat);
+        self.sessions.insert(rank, session);
         Ok(())
     }
 
@@ -292,10 +294,10 @@ impl Room {
 
     /// Ends the service of a rank: it gets the reason, and its connection ends.
     fn end(&mut self, rank: u32, why: String) {
-        let Some(seat) = self.seats.get_mut(&rank) else { return };
-        let Caller { pid, user, .. } = seat.caller;
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        let Caller { pid, user, .. } = session.caller;
         log::warn!("process {pid} of user {user} is not served any more: {why}");
-        seat.end(self.now + LINGER);
+        session.end(self.now + LINGER);
         self.refused += 1;
         self.turned_away.push((rank, why));
     }
@@ -308,35 +310,38 @@ impl Room {
     /// Handles the end of a rank's connection.
     pub fn on_gone(&mut self, rank: u32) {
         self.waiting.remove(&rank);
-        if let Some(seat) = self.seats.get_mut(&rank) {
-            seat.end(self.now + LINGER);
+        if let Some(session) = self.sessions.get_mut(&rank) {
+            session.end(self.now + LINGER);
         }
     }
 
-    /// Frees seats of ranks that have ended and whose last packets have arrived.
+    /// Frees sessions of ranks that have ended and whose last packets have arrived.
     pub fn clear(&mut self) {
         let now = self.now;
-        self.give_up(|_, seat, until| seat.is_quiet() || now >= until);
+        self.give_up(|_, session, until| session.is_quiet() || now >= until);
     }
 
-    /// Frees seats of ended ranks that only repeat their last packets, for a new rank of `user`:
-    /// seats of all users if no seat is left for it, else those of this user. True if there were
+    /// Frees sessions of ended ranks that only repeat their last packets, for a new rank of `user`:
+    /// sessions of all users if no session is left for it, else those of this user. True if there were
     /// any.
     fn make_room(&mut self, user: u32) -> bool {
         let kept = if self.commands(user) { 0 } else { self.kept() };
-        let full = self.seats.len() >= self.options.seats - kept;
-        self.give_up(|of, seat, _| (full || payer(of) == payer(user)) && seat.has_told())
+        let full = self.sessions.len() >= self.options.sessions - kept;
+        self.give_up(|of, session, _| (full || payer(of) == payer(user)) && session.has_told())
     }
 
-    /// Frees seats of ended ranks for which `done(user, seat, until)` is true. True if there were
+    /// Frees sessions of ended ranks for which `done(user, session, until)` is true. True if there were
     /// any.
-    fn give_up(&mut self, done: impl Fn(u32, &Seat, Instant) -> bool) -> bool {
-        let done = |seat: &Seat| seat.leaving.is_some_and(|at| done(seat.caller.user, seat, at));
-        let gone: Vec<u32> = self.seats.iter().filter(|(_, s)| done(s)).map(|(r, _)| *r).collect();
+    fn give_up(&mut self, done: impl Fn(u32, &Session, Instant) -> bool) -> bool {
+        let done = |session: &Session| {
+            session.leaving.is_some_and(|at| done(session.caller.user, session, at))
+        };
+        let gone: Vec<u32> =
+            self.sessions.iter().filter(|(_, s)| done(s)).map(|(r, _)| *r).collect();
         for rank in &gone {
-            if let Some(seat) = self.seats.remove(rank) {
-                self.past = add_totals(self.past, &seat);
-                self.pool.give_back(seat.into_carriers());
+            if let Some(session) = self.sessions.remove(rank) {
+                self.past = add_totals(self.past, &session);
+                self.pool.give_back(session.into_carriers());
             }
         }
         !gone.is_empty()
@@ -344,13 +349,13 @@ impl Room {
 
     /// Returns sums over all ranks: values of [`TOTALS`].
     pub fn totals(&self) -> [u64; TOTALS.len()] {
-        self.seats.values().fold(self.past, |totals, seat| add_totals(totals, seat))
+        self.sessions.values().fold(self.past, |totals, session| add_totals(totals, session))
     }
 }
 
 /// Adds the counters of one rank to values of [`TOTALS`].
-fn add_totals(mut totals: [u64; TOTALS.len()], seat: &Seat) -> [u64; TOTALS.len()] {
-    for (name, value) in seat.state().into_iter().chain([("fault_lost", seat.lost())]) {
+fn add_totals(mut totals: [u64; TOTALS.len()], session: &Session) -> [u64; TOTALS.len()] {
+    for (name, value) in session.state().into_iter().chain([("fault_lost", session.lost())]) {
         if let Some(at) = TOTALS.iter().position(|total| *total == name) {
             totals[at] += value;
         }
@@ -365,10 +370,10 @@ mod tests {
     use weft_core::{Config, EndpointId};
     use weft_link::secure::Mode;
 
-    fn room(owner: u32) -> Room {
+    fn admission(owner: u32) -> Admission {
         let options = Options::parse(["--links", "udp"].map(String::from)).unwrap();
         let pool = Pool::open(&options).unwrap();
-        Room::new(options, pool, owner, Instant(1))
+        Admission::new(options, pool, owner, Instant(1))
     }
 
     fn caller(user: u32) -> Caller {
@@ -376,81 +381,84 @@ mod tests {
     }
 
     /// A caller of this user asks to be served; returns the reason of a refusal.
-    fn ask(room: &mut Room, user: u32) -> Option<String> {
-        let rank = room.number();
-        room.meet(rank, caller(user));
+    fn ask(admission: &mut Admission, user: u32) -> Option<String> {
+        let rank = admission.number();
+        admission.admit(rank, caller(user));
         let attach = Attach::new(EndpointId(1), Mode::Auth, [7; 32], &Config::default());
-        assert_eq!(room.share(rank), 1);
-        room.control(rank, Some(Control::Attach(attach)));
-        room.turned_away().into_iter().find(|(of, _)| *of == rank).map(|(_, why)| why)
+        assert_eq!(admission.share(rank), 1);
+        admission.control(rank, Some(Control::Attach(attach)));
+        admission.turned_away().into_iter().find(|(of, _)| *of == rank).map(|(_, why)| why)
     }
 
     #[test]
-    fn refusal__whatever_some_take_others_find_a_seat() {
-        let mut room = room(0);
-        let served = (0..16).take_while(|_| ask(&mut room, 1000).is_none()).count();
+    fn refusal__whatever_some_take_others_find_a_session() {
+        let mut admission = admission(0);
+        let served = (0..16).take_while(|_| ask(&mut admission, 1000).is_none()).count();
         assert_eq!(served, 12);
-        let why = ask(&mut room, 1000).unwrap();
+        let why = ask(&mut admission, 1000).unwrap();
         assert!(why.contains("user 1000 has 12 ranks, the quota"), "{why}");
-        assert_eq!((ask(&mut room, 1001), ask(&mut room, 1002)), (None, None));
-        let why = ask(&mut room, 1003).unwrap();
-        assert!(why.contains("but 2 for root and user 0") && why.contains("--seats"), "{why}");
-        assert_eq!((ask(&mut room, 0), ask(&mut room, 0)), (None, None));
-        assert!(ask(&mut room, 0).unwrap().contains("all its 16 seats are taken"));
-        assert_eq!(room.ranks(), 16);
+        assert_eq!((ask(&mut admission, 1001), ask(&mut admission, 1002)), (None, None));
+        let why = ask(&mut admission, 1003).unwrap();
+        assert!(why.contains("but 2 for root and user 0") && why.contains("--sessions"), "{why}");
+        assert_eq!((ask(&mut admission, 0), ask(&mut admission, 0)), (None, None));
+        assert!(ask(&mut admission, 0).unwrap().contains("all its 16 sessions are taken"));
+        assert_eq!(admission.ranks(), 16);
     }
 
     #[test]
-    fn meet__callers_that_ask_for_nothing_take_no_seat_and_give_way() {
-        let mut room = room(1000);
+    fn admit__callers_that_ask_for_nothing_take_no_session_and_give_way() {
+        let mut admission = admission(1000);
         // Many users, as a user has who may map other users' IDs.
         let mut gone = 0;
         for n in 0..500 {
-            let rank = room.number();
-            room.meet(rank, caller(2000 + n % 3));
-            assert!(room.waiting.len() <= WAITING_MAX);
-            assert!(room.waiting.contains_key(&rank), "the newest stays");
-            let told = room.turned_away();
+            let rank = admission.number();
+            admission.admit(rank, caller(2000 + n % 3));
+            assert!(admission.waiting.len() <= WAITING_MAX);
+            assert!(admission.waiting.contains_key(&rank), "the newest stays");
+            let told = admission.turned_away();
             assert!(told.iter().all(|(_, why)| why.contains("asked for nothing")));
             gone += told.len();
         }
         assert_eq!(gone, 500 - WAITING_MAX);
-        assert!(room.is_empty(), "nobody who matters");
+        assert!(admission.is_empty(), "nobody who matters");
         for user in [0, 1000, 3000] {
-            assert_eq!(ask(&mut room, user), None);
+            assert_eq!(ask(&mut admission, user), None);
         }
         // Callers of a user with many are refused before those of other users.
         for _ in 0..100 {
-            let rank = room.number();
-            room.meet(rank, caller(5));
-            assert!(room.waiting.values().filter(|(c, _)| c.user == 5).count() <= WAITING_OF_USER);
+            let rank = admission.number();
+            admission.admit(rank, caller(5));
+            assert!(
+                admission.waiting.values().filter(|(c, _)| c.user == 5).count() <= WAITING_OF_USER
+            );
         }
-        room.turned_away();
-        room.now = room.now + TIMEOUT;
-        room.check_waiting();
-        assert!(room.waiting.is_empty());
-        assert!(room.turned_away().iter().all(|(_, why)| why.contains("within 20 s")));
+        admission.turned_away();
+        admission.now = admission.now + TIMEOUT;
+        admission.check_waiting();
+        assert!(admission.waiting.is_empty());
+        assert!(admission.turned_away().iter().all(|(_, why)| why.contains("within 20 s")));
     }
 
     #[test]
     fn begin_turn__a_rank_that_costs_more_than_its_share_is_not_served_until_it_is_paid() {
-        let mut room = room(0);
-        (0..4).for_each(|_| assert_eq!(ask(&mut room, 0), None));
-        room.begin_turn();
-        let ranks: Vec<u32> = room.seats.keys().copied().collect();
-        assert!(ranks.iter().all(|&rank| room.share(rank) == BUDGET / 4));
-        let leave = |room: &mut Room| room.control(ranks[0], Some(Control::GroupLeave(1)));
-        while room.share(ranks[0]) > 0 {
-            leave(&mut room);
+        let mut admission = admission(0);
+        (0..4).for_each(|_| assert_eq!(ask(&mut admission, 0), None));
+        admission.begin_turn();
+        let ranks: Vec<u32> = admission.sessions.keys().copied().collect();
+        assert!(ranks.iter().all(|&rank| admission.share(rank) == BUDGET / 4));
+        let leave =
+            |admission: &mut Admission| admission.control(ranks[0], Some(Control::GroupLeave(1)));
+        while admission.share(ranks[0]) > 0 {
+            leave(&mut admission);
         }
         let words = Control::CounterOpen(1, 4096, 0, false);
-        let cost = room.control(ranks[0], Some(words));
+        let cost = admission.control(ranks[0], Some(words));
         assert!(cost > BUDGET / 4, "{cost}");
         let mut turns = 0;
-        while room.share(ranks[0]) == 0 {
-            room.begin_turn();
+        while admission.share(ranks[0]) == 0 {
+            admission.begin_turn();
             turns += 1;
-            assert!(ranks[1..].iter().all(|&rank| room.share(rank) == BUDGET / 4));
+            assert!(ranks[1..].iter().all(|&rank| admission.share(rank) == BUDGET / 4));
         }
         assert!(turns > 1 && turns <= 2 + cost / (BUDGET / 4), "{turns} for {cost}");
     }

@@ -38,7 +38,7 @@ struct Answered {
 }
 
 /// Sockets that send questions and answer those of others.
-pub struct Meeting {
+pub struct Reachability {
     /// IPv4 first.
     sockets: Vec<Arc<UdpSocket>>,
     answers: Receiver<Answered>,
@@ -49,7 +49,7 @@ pub struct Meeting {
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Drop for Meeting {
+impl Drop for Reachability {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -111,12 +111,12 @@ pub fn far_addresses() -> Vec<IpAddr> {
     ips.filter(far).collect()
 }
 
-impl Meeting {
+impl Reachability {
     /// Opens a socket of each address family that there is, at ports of this range.
     ///
     /// # Errors
     /// The error of the first family, if none opens.
-    pub fn open(ports: Ports) -> io::Result<Meeting> {
+    pub fn open(ports: Ports) -> io::Result<Reachability> {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let opened = any.map(|ip| open(ip, ports));
         let (mut sockets, mut failed) = (Vec::new(), None);
@@ -139,7 +139,7 @@ impl Meeting {
             std::thread::spawn(move || ear.listen())
         };
         let threads = sockets.iter().map(listen).collect();
-        Ok(Meeting { sockets, answers, heard, number, end, threads })
+        Ok(Reachability { sockets, answers, heard, number, end, threads })
     }
 
     /// Returns the addresses to which others may send questions, at most 64.
@@ -151,12 +151,12 @@ impl Meeting {
         far_addresses().into_iter().filter_map(port).take(64).collect()
     }
 
-    /// Returns the number in the questions of this meeting.
+    /// Returns the number in the questions of this reachability.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Returns the number of questions received from the meeting with this number.
+    /// Returns the number of questions received from the reachability with this number.
     pub fn heard(&self, number: u32) -> u64 {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.get(&number).copied().unwrap_or(0)
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn ask__an_agent_that_is_there_answers_and_another_does_not() {
-        let [a, b] = [(); 2].map(|()| Meeting::open(Ports::ANY).unwrap());
+        let [a, b] = [(); 2].map(|()| Reachability::open(Ports::ANY).unwrap());
         let port = b.socket(false).unwrap().local_addr().unwrap().port();
         let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let there = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);

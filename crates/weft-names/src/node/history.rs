@@ -115,7 +115,7 @@ impl Node {
         self.broadcast(&Message::Members(MembersMessage { items: List::Items(&items) }));
     }
 
-    /// Ends the story of a life of a host, for all; the host itself is told, in case it is there.
+    /// Ends the history of a life of a host, for all; the host itself is told, in case it is there.
     pub(super) fn declare(&mut self, now: Instant, host: HostId, cause: Cause) {
         let there = |m: &&crate::membership::Member| m.is_up() && m.record.is_up();
         let Some(member) = self.members.get(host).filter(there) else { return };

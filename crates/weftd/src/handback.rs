@@ -82,7 +82,7 @@ impl Way {
 
 /// The connections whose bytes go back.
 #[derive(Default)]
-pub struct Giving {
+pub struct Handback {
     shown: BTreeMap<End, Shown>,
     /// By the ends that lend their sockets.
     jobs: BTreeMap<End, Job>,
@@ -98,7 +98,7 @@ pub enum Declined {
     Never,
 }
 
-impl Giving {
+impl Handback {
     /// A process shows bytes; its socket follows.
     pub fn shows(&mut self, end: End, record: Foreign, before: u64, other: Other) {
         self.shown.retain(|one, _| one.0 != end.0);
@@ -397,63 +397,64 @@ mod tests {
     }
 
     /// Shows bytes of an end of this user's, and begins. The other end never answers.
-    fn begins(giving: &mut Giving, user: u32, number: u64) -> bool {
+    fn begins(handback: &mut Handback, user: u32, number: u64) -> bool {
         let way = |token| Way { socket: UnixStream::pair().unwrap().0, token };
         let (end, lender) = ((number, 1), (number, 2));
         let (record, own) = passing::pair().unwrap();
         passing::send(&own, b"bytes", None).unwrap();
         let other = Other { program: number, token: 2, key: 3 };
-        giving.shows(end, foreign(record), 0, other);
-        assert_eq!(giving.awaits(end), Some(lender));
+        handback.shows(end, foreign(record), 0, other);
+        assert_eq!(handback.awaits(end), Some(lender));
         let fd = listener();
-        giving.begin((end, user), way(1), fd, way(2), lender).is_ok()
+        handback.begin((end, user), way(1), fd, way(2), lender).is_ok()
     }
 
     #[test]
     fn begin__a_user_who_asks_for_all_leaves_half_to_others() {
-        let mut giving = Giving::default();
-        let of_user = |giving: &mut Giving, user: u32| {
+        let mut handback = Handback::default();
+        let of_user = |handback: &mut Handback, user: u32| {
             let all = u64::from(user) * 1000..;
-            all.take_while(|number| begins(giving, user, *number)).count()
+            all.take_while(|number| begins(handback, user, *number)).count()
         };
         let shared = JOBS_MAX / 8 * 7;
-        assert_eq!(of_user(&mut giving, 1), shared / 2);
-        assert_eq!(of_user(&mut giving, 2), shared / 4);
-        assert_eq!(of_user(&mut giving, 3), shared / 8);
+        assert_eq!(of_user(&mut handback, 1), shared / 2);
+        assert_eq!(of_user(&mut handback, 2), shared / 4);
+        assert_eq!(of_user(&mut handback, 3), shared / 8);
     }
 
     #[test]
     fn begin__a_user_with_subordinate_users_has_one_share() {
-        let mut giving = Giving::default();
+        let mut handback = Handback::default();
         let users = 7_000_001..7_000_009u32;
         let all = users.flat_map(|user| (0..16).map(move |n| (user, n)));
-        let begun = all.filter(|(user, n)| begins(&mut giving, *user, u64::from(*user) * 1000 + n));
+        let begun =
+            all.filter(|(user, n)| begins(&mut handback, *user, u64::from(*user) * 1000 + n));
         assert_eq!(begun.count(), JOBS_MAX / 8 * 7 / 2);
     }
 
     #[test]
     fn lent__sockets_that_nobody_waits_for_are_not_kept() {
-        let mut giving = Giving::default();
-        assert!(begins(&mut giving, 1, 7));
-        let kept = (0..1000).filter(|_| giving.lent((7, 2), listener())).count();
+        let mut handback = Handback::default();
+        assert!(begins(&mut handback, 1, 7));
+        let kept = (0..1000).filter(|_| handback.lent((7, 2), listener())).count();
         assert!(kept <= 4, "{kept}");
-        assert!(!giving.lent((8, 2), listener()));
+        assert!(!handback.lent((8, 2), listener()));
     }
 
     #[test]
     fn begin__a_process_that_waits_no_longer_has_its_bytes() {
-        let mut giving = Giving::default();
+        let mut handback = Handback::default();
         let (record, own) = passing::pair().unwrap();
         passing::send(&own, b"bytes", None).unwrap();
         let mut bytes = [0; 16];
         assert_eq!(passing::recv(&record, &mut bytes, ANYBODY).unwrap().len, 5);
         let (asker, hears) = UnixStream::pair().unwrap();
         let (bell, _rings) = UnixStream::pair().unwrap();
-        giving.shows((1, 1), foreign(record), 0, Other::default());
+        handback.shows((1, 1), foreign(record), 0, Other::default());
         let fd = listener();
         let copy = fd.try_clone().unwrap();
         let [asker, bell] = [asker, bell].map(|socket| Way { socket, token: 1 });
-        assert!(giving.begin(((1, 1), 1), asker, fd, bell, (2, 2)).is_ok());
+        assert!(handback.begin(((1, 1), 1), asker, fd, bell, (2, 2)).is_ok());
         let hears = OwnedFd::from(hears);
         passing::awaits(&hears, Duration::from_secs(60)).unwrap();
         let len = passing::recv(&hears, &mut [0; 300], ANYBODY).unwrap().len;
@@ -495,14 +496,14 @@ mod tests {
         passing::send(&own, &ring, None).unwrap();
         let ((asker, hears), (bell, rings)) = (passing::pair().unwrap(), passing::pair().unwrap());
         let [asker, bell] = [asker, bell].map(|fd| Way { socket: UnixStream::from(fd), token: 1 });
-        let mut giving = Giving::default();
-        giving.shows((1, 1), foreign(record), before as u64, Other::default());
+        let mut handback = Handback::default();
+        handback.shows((1, 1), foreign(record), before as u64, Other::default());
         let fd = foreign(reader.try_clone().unwrap());
-        assert!(giving.begin(((1, 1), 1), asker, fd, bell, (2, 1)).is_ok());
+        assert!(handback.begin(((1, 1), 1), asker, fd, bell, (2, 1)).is_ok());
         passing::awaits(&rings, Duration::from_secs(60)).unwrap();
         // A call sends by it at first.
-        giving.lends_soon((2, 1));
-        assert!(giving.lent((2, 1), foreign(peer.try_clone().unwrap())));
+        handback.lends_soon((2, 1));
+        assert!(handback.lent((2, 1), foreign(peer.try_clone().unwrap())));
         passing::awaits(&hears, Duration::from_secs(60)).unwrap();
         let mut bytes = [0; 300];
         let len = passing::recv(&hears, &mut bytes, ANYBODY).unwrap().len;

@@ -18,13 +18,10 @@ impl std::fmt::Debug for SipKey {
 
 impl SipKey {
     /// Makes a new key from the kernel's random source.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn random() -> std::io::Result<SipKey> {
+    pub fn random() -> SipKey {
         let mut key = [0; 16];
-        weft_link::secure::random_bytes(&mut key)?;
-        Ok(SipKey(key))
+        weft_link::random_bytes(&mut key);
+        SipKey(key)
     }
 
     /// Returns the hash of the parts, joined, under this key.

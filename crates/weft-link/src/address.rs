@@ -10,7 +10,7 @@
 //! addresses. Every address has exactly one encoding; anything else is refused.
 
 use crate::ether::EtherAddr;
-use crate::secure::Mode;
+use crate::mode::Mode;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use weft_core::EndpointId;

@@ -14,6 +14,7 @@ mod ip;
 pub mod kind;
 pub mod link;
 pub mod looplink;
+mod mode;
 mod no_buffers;
 pub mod packet;
 pub mod pieces;

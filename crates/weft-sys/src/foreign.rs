@@ -14,8 +14,11 @@
 //! while a call of its own copies from memory that is not there (userfaultfd(2)). The thread of its
 //! user makes such calls too ([`ask`]).
 
+#[allow(unsafe_code)]
+mod sys;
+
 use crate::threads::without_signals;
-use crate::{bulk, memory, passing, sys, user, Peer};
+use crate::{bulk, memory, passing, user, Peer};
 use rustix::net::{accept_with, SocketFlags};
 use rustix::process::{getrlimit, Resource};
 use std::collections::{BTreeMap, VecDeque};
@@ -265,7 +268,7 @@ fn begin(mut all: MutexGuard<'static, Lanes>, user: u32) {
     if waiting > all.resting && all.threads < THREADS_MAX {
         let thread = std::thread::Builder::new().name("weft-closing".into()).stack_size(STACK);
         // Where the system has no thread now, the next descriptor tries again.
-        if sys::threads::without_signals(|| thread.spawn(work)).is_ok() {
+        if crate::sys::threads::without_signals(|| thread.spawn(work)).is_ok() {
             all.threads += 1;
         }
     }
@@ -335,7 +338,7 @@ fn is_over(own: usize, others: usize, most: usize) -> bool {
 /// Closes a descriptor of a process of this user, at once where that takes no time. It is a
 /// descriptor that the process passed, or, if `is_connection`, a connection to that process, which
 /// ends for both sides.
-pub(crate) fn end(fd: OwnedFd, user: u32, is_connection: bool) {
+fn end(fd: OwnedFd, user: u32, is_connection: bool) {
     // These need not pass a descriptor to hold this process up.
     let is_quick = user::is_own(user)
         || is_connection && passing::drains(fd.as_fd())
@@ -384,7 +387,7 @@ impl<T: AsFd> Drop for Listener<T> {
     fn drop(&mut self) {
         /// Most connections that wait; the kernel's own limit is 4096 unless root raises it.
         const MOST: usize = 65_536;
-        sys::shutdown(self.0.as_fd());
+        crate::sys::shutdown(self.0.as_fd());
         for _ in 0..MOST {
             let Ok(fd) = accept_with(self.0.as_fd(), SocketFlags::CLOEXEC) else { return };
             let user = Peer::of(&fd).map_or(ANYBODY, |peer| peer.uid);
@@ -528,7 +531,7 @@ mod tests {
             let (near, far) = UnixStream::pair().unwrap();
             let near = Foreign::connection(near, SLOW + 30);
             let (one, other) = lingering();
-            sys::send_out_of_band(far.as_fd(), b"x", one.as_fd()).unwrap();
+            crate::sys::send_out_of_band(far.as_fd(), b"x", one.as_fd()).unwrap();
             drop(one);
             if reads {
                 let got = passing::recv(&near, &mut [0; 8], SLOW + 30).unwrap();

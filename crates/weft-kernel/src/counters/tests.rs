@@ -151,7 +151,7 @@ fn requests__are_served_once_over_a_bad_wire() {
     let (mut total, mut moved, mut seen) = (0, 0, 0);
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
-        let key = SipKey::random().unwrap();
+        let key = SipKey::random();
         let client = counters.admit(7, &key, first, 1).unwrap().client;
         let mut late: Vec<Request> = Vec::new();
         let begin = Request { kind: LAST, ..add(client, 0, 0) };

@@ -1,6 +1,6 @@
 //! The key of a job and the keys derived from it: HKDF-SHA-256 (RFC 5869).
 
-use super::sys;
+use crate::random::from_kernel;
 use crate::LinkError;
 use hkdf::Hkdf;
 use sha2::Sha256;
@@ -69,7 +69,7 @@ impl JobKey {
     /// [`LinkError::System`] if there is none.
     pub fn random() -> Result<JobKey, LinkError> {
         let mut key = [0; 32];
-        sys::random_bytes(&mut key).map_err(|source| LinkError::System {
+        from_kernel(&mut key).map_err(|source| LinkError::System {
             what: "draw a job key (getrandom)".into(),
             source,
             fix: "give the job key in the environment",

@@ -27,10 +27,10 @@ pub use peers::{Lane, RUNS_MAX};
 pub use sys::{Backend, Mac, Message};
 pub use window::Window;
 
+pub use crate::mode::Mode;
 use crate::{Address, LinkError};
 use peers::Peers;
 use std::fmt;
-pub use sys::random_bytes;
 use sys::{Ad, Aegis};
 use weft_core::wire::{self, field, Hello, PacketType};
 use weft_core::{EndpointId, PeerId};
@@ -38,29 +38,6 @@ use weft_core::{EndpointId, PeerId};
 /// Bytes of the trailer: packet number (u64, little-endian) and tag.
 pub const TRAILER: usize = 16;
 const TAG: usize = 8;
-
-/// The protection of frames on a network link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Authenticate header and payload.
-    #[default]
-    Auth,
-    /// Authenticate both and encrypt the payload.
-    Encrypt,
-    /// No protection; frames carry no trailer. Only on explicit request, on trusted networks: the
-    /// code that opens such a link warns people once.
-    None,
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Mode::Auth => "auth",
-            Mode::Encrypt => "encrypt",
-            Mode::None => "none",
-        })
-    }
-}
 
 /// Security settings of a link.
 #[derive(Clone, Debug)]

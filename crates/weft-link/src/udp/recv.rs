@@ -19,18 +19,6 @@ const QUIET: u32 = 16;
 /// Each of this number of wake-ups asks all sockets, so that none starves behind a busy one.
 const ALL_WAKES: u32 = 16;
 
-/// The result of one receive call: one datagram, or several of equal size (the last may be
-/// shorter).
-#[derive(Clone, Copy)]
-pub struct Received {
-    /// Length of all datagrams, bytes.
-    pub len: usize,
-    /// Size of each datagram.
-    pub segment: usize,
-    /// The sender.
-    pub from: SockAddr,
-}
-
 /// The receive buffer and the packets in it that are not delivered yet.
 pub struct UdpReceiver {
     buffer: Box<[u8]>,

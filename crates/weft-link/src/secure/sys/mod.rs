@@ -174,26 +174,3 @@ impl Aegis {
         }
     }
 }
-
-/// Fills `out` with random bytes from the kernel.
-///
-/// # Errors
-/// The kernel has no random source (seccomp, very old kernels).
-pub fn random_bytes(out: &mut [u8]) -> std::io::Result<()> {
-    let mut done = 0;
-    while done < out.len() {
-        let rest = &mut out[done..];
-        // SAFETY: `rest` is writable for its length.
-        let n = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        match usize::try_from(n) {
-            Ok(n) => done += n,
-            Err(_) => {
-                let error = std::io::Error::last_os_error();
-                if error.kind() != std::io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-    Ok(())
-}

@@ -53,14 +53,6 @@ fn encrypt__equals_the_reference_implementation_at_every_length() {
     }
 }
 
-#[test]
-fn random_bytes__fills_and_differs() {
-    let (mut a, mut b) = ([0u8; 32], [0u8; 32]);
-    random_bytes(&mut a).unwrap();
-    random_bytes(&mut b).unwrap();
-    assert_ne!(a, b);
-}
-
 /// The test vector of RFC 8452, appendix A, checks the crate `polyval`; this test checks our code
 /// against that crate.
 #[test]

@@ -1,13 +1,24 @@
 //! Sending and receiving datagrams and trains of datagrams.
 
 use super::{SockAddr, Socket};
-use crate::udp::recv::Received;
 use std::io;
 use std::mem;
 
 /// Room for control messages, aligned for the kernel.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
+
+/// The result of one receive call: one datagram, or several of equal size (the last may be
+/// shorter).
+#[derive(Clone, Copy)]
+pub struct Received {
+    /// Length of all datagrams, bytes.
+    pub len: usize,
+    /// Size of each datagram.
+    pub segment: usize,
+    /// The sender.
+    pub from: SockAddr,
+}
 
 impl Socket {
     /// Sends one datagram.

@@ -84,25 +84,15 @@ impl LinkCaps {
     /// Returns the capabilities of shared memory: reliable, ordered, inside one host.
     pub const fn memory(name: &'static str, mtu: u32) -> LinkCaps {
         LinkCaps {
-            name,
-            mtu,
             reliable: true,
             ordered: true,
             network: false,
             polled: true,
             sees_end: true,
-            direct: false,
             latency_ns: 200,
             bytes_per_us: 10_000,
             small_bytes_per_us: 10_000,
-            train: 1,
-            bulk_mtu: 0,
-            cuts: false,
-            connects: false,
-            eager_max: 0,
-            bulk_min: u32::MAX,
-            stripes: 1,
-            fits_credit: true,
+            ..LinkCaps::network(name, mtu)
         }
     }
 }

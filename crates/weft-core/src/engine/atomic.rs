@@ -58,13 +58,11 @@ impl MemoryMut<'_> {
         context: u64,
     ) -> Result<OpId, Refused> {
         let past_agent = self.engine.usable(now, peer)?.path.fetch_add == Some(Server::Host);
-        let id = self.engine.add_op(now, Op::new(Some(peer), context, Kind::Atomic))?;
-        self.engine.stats.messages_sent += 1;
         let (operand, compare) = operands;
         let packet = Packet::Atomic(Atomic { key, offset, operand, compare, code: code as u8 });
         let flags = if past_agent { flags::DIRECT } else { 0 };
-        self.engine.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0).with_flags(flags)));
-        Ok(id)
+        let op = Op::new(Some(peer), context, Kind::Atomic);
+        self.begin(now, peer, op, |id| Item::Single(Desc::bare(packet, id.0).with_flags(flags)))
     }
 
     /// Notes that the driver has executed `Placement::Atomic`; `old` is the value before.

@@ -177,10 +177,7 @@ impl MemoryMut<'_> {
     ) -> Result<OpId, Refused> {
         self.engine.usable(now, peer)?;
         let kind = Kind::Put(op::Put { key, offset, len, sent: 0 });
-        let id = self.engine.add_op(now, Op::new(Some(peer), context, kind))?;
-        self.engine.stats.messages_sent += 1;
-        self.engine.enqueue(now, peer, Item::Put(id));
-        Ok(id)
+        self.begin(now, peer, Op::new(Some(peer), context, kind), Item::Put)
     }
 
     /// Reads `len` bytes of a region of the peer into the operation's buffer.
@@ -196,10 +193,21 @@ impl MemoryMut<'_> {
         self.engine.usable(now, peer)?;
         let mut op = Op::new(Some(peer), context, Kind::Get(Pull::new(len)));
         op.status.len = len;
+        let packet = Packet::Get(Get { key, offset, len });
+        self.begin(now, peer, op, |id| Item::Single(Desc::bare(packet, id.0)))
+    }
+
+    /// Adds an operation and queues what it sends.
+    pub(super) fn begin(
+        self,
+        now: Instant,
+        peer: PeerId,
+        op: Op,
+        item: impl FnOnce(OpId) -> Item,
+    ) -> Result<OpId, Refused> {
         let id = self.engine.add_op(now, op)?;
         self.engine.stats.messages_sent += 1;
-        let packet = Packet::Get(Get { key, offset, len });
-        self.engine.enqueue(now, peer, Item::Single(Desc::bare(packet, id.0)));
+        self.engine.enqueue(now, peer, item(id));
         Ok(id)
     }
 

@@ -1,11 +1,11 @@
 //! A completion queue: operations come out in the order in which they end.
 
 use super::{Endpoint, Operation, Status};
+use crate::reactor::woken::Woken;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use weft_core::OpError;
 
@@ -18,20 +18,6 @@ pub struct Completed {
     pub result: Result<Status, OpError>,
     /// The operation's buffer.
     pub buffer: Vec<u8>,
-}
-
-/// Numbers of operations that were woken. Shared with wakers, which may move to other threads.
-type Woken = Arc<Mutex<VecDeque<u64>>>;
-
-struct Notice {
-    number: u64,
-    news: Woken,
-}
-
-impl Wake for Notice {
-    fn wake(self: Arc<Self>) {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).push_back(self.number);
-    }
 }
 
 /// Collects operations in the order in which they end, each with a context of the program. The
@@ -98,8 +84,7 @@ impl CompletionQueue {
     /// this context.
     pub fn push(&mut self, operation: Operation, context: u64) {
         self.pushed += 1;
-        let news = Arc::clone(&self.news);
-        let waker = Waker::from(Arc::new(Notice { number: self.pushed, news }));
+        let waker = self.news.waker(self.pushed);
         self.poll_one(self.pushed, (operation, context, waker));
     }
 
@@ -116,9 +101,7 @@ impl CompletionQueue {
     }
 
     fn collect(&mut self) {
-        loop {
-            let next = self.news.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(number) = next else { return };
+        while let Some(number) = self.news.pop() {
             if let Some(running) = self.running.remove(&number) {
                 self.poll_one(number, running);
             }

@@ -35,6 +35,7 @@ mod tasks;
 mod transmit;
 mod waiter;
 pub(crate) mod waits;
+pub(crate) mod woken;
 
 pub(crate) use clients::{Call, Upcalls};
 pub(crate) use handle::Handle;

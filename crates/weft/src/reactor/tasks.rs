@@ -1,32 +1,14 @@
 //! Tasks that the endpoint's progress runs, also if no call waits for them: operations of groups
 //! that consist of several operations of the endpoint.
 
+use super::woken::Woken;
 use super::{Handle, Reactor};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 
 type Work = Pin<Box<dyn Future<Output = ()>>>;
-
-/// Numbers of tasks that were woken. Shared with wakers, which may move to other threads.
-type Woken = Arc<Mutex<VecDeque<u64>>>;
-
-struct Notice {
-    number: u64,
-    news: Woken,
-}
-
-impl Wake for Notice {
-    fn wake(self: Arc<Self>) {
-        push(&self.news, self.number);
-    }
-}
-
-fn push(news: &Woken, number: u64) {
-    news.lock().unwrap_or_else(PoisonError::into_inner).push_back(number);
-}
 
 struct Task {
     /// `None` while it runs.
@@ -51,14 +33,13 @@ impl Tasks {
 
     /// True if a task was woken.
     pub fn has_events(&self) -> bool {
-        !self.is_empty() && !self.news.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.is_empty() && !self.news.is_empty()
     }
 
     /// Takes the next woken task.
     fn next(&mut self) -> Option<(u64, Work, Waker)> {
         loop {
-            let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = news.pop_front()?;
+            let number = self.news.pop()?;
             let Some(task) = self.running.get_mut(&number) else { continue };
             match task.work.take() {
                 Some(work) => return Some((number, work, task.waker.clone())),
@@ -72,7 +53,7 @@ impl Tasks {
         let Some(task) = self.running.get_mut(&number) else { return Some(work) };
         task.work = Some(work);
         if std::mem::take(&mut task.again) {
-            push(&self.news, number);
+            self.news.push(number);
         }
         None
     }
@@ -99,8 +80,7 @@ impl Handle {
             let reactor = &mut *self.borrow_mut();
             reactor.tasks.begun += 1;
             let number = reactor.tasks.begun;
-            let news = Arc::clone(&reactor.tasks.news);
-            let waker = Waker::from(Arc::new(Notice { number, news }));
+            let waker = reactor.tasks.news.waker(number);
             reactor.tasks.running.insert(number, Task { work: None, waker, again: false });
             reactor.note_tasks();
             number

@@ -1,4 +1,8 @@
 //! Groups of ranks: point-to-point messages by rank, and collective operations over trees.
+//!
+//! Groups take an endpoint and not the port alone, since most of their messages are tagged ones,
+//! whose matching and rendezvous the port does not have; a port would only lead back to its
+//! endpoint. Notices about the end of an operation are messages of the port.
 
 mod agree;
 mod any;

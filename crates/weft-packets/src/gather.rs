@@ -98,7 +98,7 @@ impl Packets {
 
     /// The number of packets that still use the memory they were gathered from.
     pub fn lent(&self) -> usize {
-        self.port.lent()
+        self.port.borrowed()
     }
 
     /// Waits until all memory that packets were gathered from is free again: the links have the

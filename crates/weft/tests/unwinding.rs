@@ -1,5 +1,5 @@
-//! Calls that a panic of the program unwinds: their lent memory is free again, and other calls go
-//! on.
+//! Calls that a panic of the program unwinds: the memory they borrowed is free again, and other
+//! calls go on.
 #![forbid(unsafe_code)]
 #![allow(non_snake_case)]
 

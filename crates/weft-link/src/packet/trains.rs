@@ -25,7 +25,7 @@ const RING: usize = 4 << 20;
 const PACKETS: usize = 64;
 /// From this payload size on, a packet that is sent alone is not copied before the kernel copies
 /// it. Below it, an additional part of a message costs more: as much as a copy of some KiB.
-const LENT: usize = 4 << 10;
+const BORROWED: usize = 4 << 10;
 const NOTHING: [&[u8]; 2] = [&[]; 2];
 
 const _: () = assert!(TRAIN <= TrainHead::TRAIN_MAX);
@@ -56,7 +56,7 @@ impl PacketLink {
         }
         let long = first.payload.len() > TRAIN / 2;
         let alone = long || frames.get(1).is_none_or(|next| next.peer != peer);
-        if alone && first.payload.len() >= LENT && self.may_lend() {
+        if alone && first.payload.len() >= BORROWED && self.may_borrow() {
             let (header, payload) = (first.header, first.payload);
             let trailer = self.secure.seal(peer, header, payload)?;
             let len = header.len() + payload.len() + trailer.len();
@@ -72,7 +72,7 @@ impl PacketLink {
     }
 
     /// True if payloads are sent unchanged, so that no copy is needed.
-    fn may_lend(&self) -> bool {
+    fn may_borrow(&self) -> bool {
         self.secure.mode() == Mode::Auth && self.corruptor.is_none()
     }
 
@@ -81,19 +81,19 @@ impl PacketLink {
         Sealer { secure, corruptor, out: &mut tx.bytes[START..START + TRAIN], most }
     }
 
-    /// Sends a train from the outbox; its last parts are in `lent`.
+    /// Sends a train from the outbox; its last parts are in `borrowed`.
     fn hand_over_train(
         &mut self,
         peer: PeerId,
         train: &Sealed,
         padding: usize,
-        lent: [&[u8]; 2],
+        borrowed: [&[u8]; 2],
     ) -> Option<io::Result<usize>> {
         let Outlet { port, mtu, train: head, .. } = self.peers.get(peer)?.outlet;
         let (each, len) = (train.segment as u16, train.len as u16);
         let head = TrainHead { each, len, padding: padding as u16, ..head };
         let all = START + train.len + padding;
-        let here = START + train.len - lent[0].len() - lent[1].len();
+        let here = START + train.len - borrowed[0].len() - borrowed[1].len();
         let out = &mut self.tx.bytes[..here + padding];
         out[here..].fill(0);
         out[OFFLOAD..START].copy_from_slice(&head.encode());
@@ -103,7 +103,7 @@ impl PacketLink {
         self.count.sent_calls += 1;
         self.count.sent_trains += u64::from(!whole);
         let socket = &mut self.ports[port].membership.socket;
-        let sent = match lent {
+        let sent = match borrowed {
             NOTHING => socket.send(out),
             [payload, trailer] => socket.send_parts([out, payload, trailer]),
         };

@@ -31,7 +31,7 @@ use crate::random_u64;
 use crate::secure::JobKey;
 use crate::sync::Ordering;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
-use broker::{BrokerConfig, Line, Standing};
+use broker::{AgentConnection, BrokerConfig, Standing};
 use peer::Peer;
 use rendezvous::{Hello, Kind};
 use ring::{Area as _, Sizes, UNIT};
@@ -141,7 +141,7 @@ pub struct ShmLink {
     detour: sys::memory::Detour,
     listeners: Listeners,
     /// The connection to the agent that brokers, or the reason why there is none.
-    line: Result<Line, String>,
+    agent: Result<AgentConnection, String>,
     peers: Vec<Peer>,
     /// By peer number: index in `peers`, `GONE` or `NEVER`.
     index: Vec<u32>,
@@ -169,15 +169,15 @@ impl ShmLink {
             return Err(LinkError::Unreachable(format!("shm configuration: {why}")));
         }
         let listeners = Listeners::open(name)?;
-        let line = match &config.broker {
-            Some(broker) => Line::open(broker, config.endpoint).map_err(|e| match e {
+        let agent = match &config.broker {
+            Some(broker) => AgentConnection::open(broker, config.endpoint).map_err(|e| match e {
                 LinkError::Unreachable(why) => why,
                 other => other.to_string(),
             }),
             None => Err("this endpoint asks no agent".into()),
         };
-        if let Ok(line) = &line {
-            listeners.watch_line(line.socket())?;
+        if let Ok(connection) = &agent {
+            listeners.watch_agent(connection.socket())?;
         }
         let probe = random_u64().max(1);
         if config.direct == DirectCopy::Auto {
@@ -193,7 +193,7 @@ impl ShmLink {
             probe: Box::new(probe),
             detour: sys::memory::Detour::default(),
             listeners,
-            line,
+            agent,
             peers: Vec::new(),
             index: Vec::new(),
             gone: Vec::new(),
@@ -208,7 +208,7 @@ impl ShmLink {
 
     /// Returns this endpoint's position at the agent that brokers, or the reason why it has none.
     pub fn standing(&self) -> Result<&Standing, &str> {
-        self.line.as_ref().map(Line::standing).map_err(String::as_str)
+        self.agent.as_ref().map(AgentConnection::standing).map_err(String::as_str)
     }
 
     fn job_key(&self) -> Option<&JobKey> {
@@ -365,14 +365,16 @@ impl ShmLink {
         self.take_in(info, sizes, dialed)
     }
 
-    /// Returns the line to the agent that this endpoint and a peer share.
+    /// Returns the connection to the agent that this endpoint and a peer share.
     ///
     /// # Errors
     /// The peer shares none with this endpoint; the reason.
-    fn shared_line(&self, address: &Address) -> Result<&Line, LinkError> {
+    fn shared_agent(&self, address: &Address) -> Result<&AgentConnection, LinkError> {
         let apart = "the peer runs on another host or in another network namespace";
-        let why = match (&self.line, address.agent) {
-            (Ok(line), Some(agent)) if line.standing().identity == agent => return Ok(line),
+        let why = match (&self.agent, address.agent) {
+            (Ok(connection), Some(agent)) if connection.standing().identity == agent => {
+                return Ok(connection)
+            }
             (Ok(_), Some(_)) => format!("{apart}, and has another agent"),
             (Ok(_), None) => format!("{apart}, and has no agent (in it: `weft doctor`)"),
             (Err(why), Some(_)) if self.config.broker.is_some() => format!("{apart}; {why}"),
@@ -391,9 +393,9 @@ impl ShmLink {
     fn join(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
         let sizes = self.config.sizes();
         let offer = self.hello(Kind::Offer, info.endpoint, sizes);
-        let line = self.shared_line(&info.address)?;
+        let connection = self.shared_agent(&info.address)?;
         let Some(key) = self.job_key() else { return Err(LinkError::Unsupported) };
-        let (dialed, nonce) = rendezvous::join(line, key, &offer)?;
+        let (dialed, nonce) = rendezvous::join(connection, key, &offer)?;
         self.counters.joined += 1;
         let caps = self.take_in(info, sizes, dialed)?;
         if let Some(peer) = self.peer_mut(info.peer) {
@@ -409,7 +411,7 @@ impl ShmLink {
             return self.join(info);
         }
         match self.dial(info) {
-            Err(LinkError::Unreachable(why)) if self.shared_line(&info.address).is_ok() => {
+            Err(LinkError::Unreachable(why)) if self.shared_agent(&info.address).is_ok() => {
                 log::debug!("endpoint {}: {why}; it is joined by the agent", info.endpoint);
                 self.join(info)
             }
@@ -451,7 +453,7 @@ impl Link for ShmLink {
             return Err(LinkError::Unreachable("the peer offers no shared memory".into()));
         }
         if info.address.host != self.host {
-            self.shared_line(&info.address)?;
+            self.shared_agent(&info.address)?;
         }
         if let Some(peer) = self.peer(info.peer) {
             return Ok(self.path_caps(peer));

@@ -7,7 +7,7 @@
 //! carries doorbells (one byte) and memory that a peer shares ([`Shared`]). When it closes, the
 //! peer has ended.
 
-use super::broker::Line;
+use super::broker::AgentConnection;
 use super::ring::Sizes;
 use super::sys::map;
 use super::sys::misc;
@@ -354,12 +354,16 @@ fn call(key: u64) -> Result<OwnedFd, LinkError> {
 /// Passes a new segment with `offer`, by way of an agent, to a peer in any namespaces of this host.
 /// Returns the nonce that the answer has to repeat. The kernel tells nothing about the process at
 /// the other end.
-pub(super) fn join(line: &Line, key: &JobKey, offer: &Hello) -> Result<(Dialed, u64), LinkError> {
+pub(super) fn join(
+    connection: &AgentConnection,
+    key: &JobKey,
+    offer: &Hello,
+) -> Result<(Dialed, u64), LinkError> {
     let [near, far] = socket::pair().map_err(|e| system("making a pair of sockets", e))?;
     let nonce = random_u64();
     let proof = Proof::of(key, offer, nonce);
     let dialed = offer_segment(near, Peer { pid: 0, uid: ANYBODY }, offer, Some(proof))?;
-    line.join(offer.to, &far)?;
+    connection.join(offer.to, &far)?;
     Ok((dialed, nonce))
 }
 

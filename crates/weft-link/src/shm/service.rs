@@ -32,9 +32,9 @@ const NO_DESCRIPTOR: &str = "no descriptor is left there (raise ulimit -n)";
 /// Refusals of which each has a line in the log; then the line comes at each doubling. Any process
 /// of the host may ask again and again.
 const TOLD: u64 = 16;
-/// The tokens of the listener and of the line to the agent; connections count from 2.
+/// The tokens of the listener and of the connection to the agent; those to peers count from 2.
 const LISTENER: u64 = 0;
-const LINE: u64 = 1;
+const AGENT: u64 = 1;
 
 /// The sockets of a link.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Listeners {
             listener: Listener::new(listener),
             spare: Some(spare),
             paused: false,
-            last_token: LINE,
+            last_token: AGENT,
             pending: Vec::new(),
             ready: Vec::new(),
         })
@@ -84,9 +84,11 @@ impl Listeners {
         Ok(Socket { fd, token, user, joined: false })
     }
 
-    /// Adds the line to the agent that brokers to the epoll set.
-    pub(super) fn watch_line(&self, line: &OwnedFd) -> Result<(), LinkError> {
-        self.epoll.add(line, LINE, Interest::READ).map_err(|e| system("watching a socket", e))
+    /// Adds the connection to the agent that brokers to the epoll set.
+    pub(super) fn watch_agent(&self, connection: &OwnedFd) -> Result<(), LinkError> {
+        self.epoll
+            .add(connection, AGENT, Interest::READ)
+            .map_err(|e| system("watching a socket", e))
     }
 
     /// Closes the oldest of the accepted sockets of the user who has most of them, so that no other
@@ -200,7 +202,7 @@ impl ShmLink {
         for &token in &ready {
             if token == LISTENER {
                 self.accept(accepts);
-            } else if token == LINE {
+            } else if token == AGENT {
                 self.listen_to_agent();
             } else if let Some(at) = self.listeners.pending.iter().position(|s| s.token == token) {
                 self.read_hello(at);
@@ -255,8 +257,8 @@ impl ShmLink {
     /// Reads the messages of the agent that brokers.
     fn listen_to_agent(&mut self) {
         for _ in 0..BURST {
-            let Ok(line) = &self.line else { return };
-            match line.said() {
+            let Ok(connection) = &self.agent else { return };
+            match connection.said() {
                 None => return,
                 Some(Said::Joined(fd)) => match self.listeners.watch(fd.into_connection()) {
                     Ok(mut socket) => {
@@ -266,18 +268,18 @@ impl ShmLink {
                     Err(e) => self.note_refusal(&e.to_string()),
                 },
                 Some(Said::Refused(why)) => {
-                    let name = &line.standing().name;
-                    self.line = Err(format!("the agent at {name} refuses: {why}"));
+                    let name = &connection.standing().name;
+                    self.agent = Err(format!("the agent at {name} refuses: {why}"));
                     return;
                 }
                 Some(Said::Nonsense(what)) => {
                     self.note_refusal(&format!("from the agent: {what}"));
                 }
                 Some(Said::Ended) => {
-                    let name = &line.standing().name;
+                    let name = &connection.standing().name;
                     let why = format!("the agent at {name} has ended: start it for new programs");
                     log::info!("{why}; peers in other containers stay where they are joined");
-                    self.line = Err(why);
+                    self.agent = Err(why);
                     return;
                 }
             }

@@ -17,7 +17,7 @@ const FRAMES: usize = 64;
 const PARTS: usize = 2 * FRAMES + 1;
 /// From this payload size on, the payload is not copied: a further part of a call costs as much as
 /// a copy of some hundred bytes, and the kernel copies anyway.
-const LENT: usize = 2 << 10;
+const BORROWED: usize = 2 << 10;
 /// Bytes that wait for a connection to be made.
 const WAITING: usize = 128 << 10;
 
@@ -26,7 +26,7 @@ const WAITING: usize = 128 << 10;
 enum Part {
     Own(usize, usize),
     /// The payload of the frame of this index.
-    Lent(usize),
+    Borrowed(usize),
 }
 
 /// The frames of a call that is being prepared.
@@ -71,7 +71,7 @@ impl TcpOutbox {
     fn slice<'a>(&'a self, part: Part, frames: &[Frame<'a>]) -> &'a [u8] {
         match part {
             Part::Own(from, to) => &self.bytes[from..to],
-            Part::Lent(at) => frames[at].payload,
+            Part::Borrowed(at) => frames[at].payload,
         }
     }
 }
@@ -127,16 +127,16 @@ impl TcpLink {
     fn prepare(&mut self, peer: PeerId, frames: &[Frame<'_>]) {
         self.tx.clear();
         for (at, frame) in frames.iter().enumerate().take(FRAMES) {
-            let lent = frame.payload.len() >= LENT
+            let borrowed = frame.payload.len() >= BORROWED
                 && self.secure.mode() == Mode::Auth
                 && self.corruptor.is_none();
             let len = frame.header.len() + frame.payload.len() + self.secure.trailer_len();
-            let own = PREFIX + len - if lent { frame.payload.len() } else { 0 };
+            let own = PREFIX + len - if borrowed { frame.payload.len() } else { 0 };
             if at > 0 && (self.tx.used + own > self.tx.bytes.len() || self.tx.len() >= CALL) {
                 return;
             }
             let end = self.tx.len() + PREFIX + len;
-            let sealed = len <= FRAME_MAX && self.seal(at, peer, frame, len, lent);
+            let sealed = len <= FRAME_MAX && self.seal(at, peer, frame, len, borrowed);
             let end = if sealed {
                 end
             } else {
@@ -148,16 +148,16 @@ impl TcpLink {
     }
 
     /// Seals one frame behind the others of the call. False if it cannot be sent.
-    fn seal(&mut self, at: usize, peer: PeerId, f: &Frame<'_>, len: usize, lent: bool) -> bool {
+    fn seal(&mut self, at: usize, peer: PeerId, f: &Frame<'_>, len: usize, borrowed: bool) -> bool {
         let TcpLink { secure, tx, corruptor, .. } = self;
         let start = tx.used;
-        if lent {
+        if borrowed {
             let Some(trailer) = secure.seal(peer, f.header, f.payload) else { return false };
             let head = PREFIX + f.header.len();
             tx.bytes[start..start + PREFIX].copy_from_slice(&prefix(len));
             tx.bytes[start + PREFIX..start + head].copy_from_slice(f.header);
             tx.push_own(head);
-            tx.parts.push(Part::Lent(at));
+            tx.parts.push(Part::Borrowed(at));
             tx.bytes[tx.used..tx.used + trailer.len()].copy_from_slice(&trailer);
             tx.push_own(trailer.len());
             return true;

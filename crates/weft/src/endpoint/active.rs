@@ -61,8 +61,8 @@ impl Endpoint {
 
 impl Active<'_> {
     /// Registers a handler of active messages. It runs inside `progress`, one at a time, and may
-    /// send. If it panics, the call that made progress unwinds: the memory that call has lent is
-    /// free again (bytes to send are sent from a copy, bytes to receive are dropped), and the
+    /// send. If it panics, the call that made progress unwinds: the memory that it borrowed is free
+    /// again (bytes to send are sent from a copy, bytes to receive are dropped), and the
     /// endpoint serves the next call.
     ///
     /// # Panics

@@ -42,7 +42,8 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use weft_core::engine::types::{AtomicCode, Claimed, Probed, RecvArgs, Refused, SendArgs};
-use weft_core::{Config, EndpointId, Instant, LinkCaps, OpError, PeerId, Stats};
+use weft_core::matching::RecvSpec;
+use weft_core::{Config, EndpointId, Engine, Instant, LinkCaps, OpError, OpId, PeerId, Stats};
 use weft_launch::ends::Ends;
 use weft_link::{Address, Link};
 
@@ -306,7 +307,7 @@ impl Endpoint {
     fn started(
         &self,
         reactor: &mut Reactor,
-        started: Result<weft_core::OpId, Refused>,
+        started: Result<OpId, Refused>,
         memory: Memory,
     ) -> Operation {
         match started {
@@ -319,6 +320,18 @@ impl Endpoint {
         }
     }
 
+    /// Starts an operation; `start` gets its memory.
+    fn start(
+        &self,
+        memory: Memory,
+        start: impl FnOnce(&mut Engine, Instant, &Memory) -> Result<OpId, Refused>,
+    ) -> Operation {
+        let reactor = &mut *self.reactor.borrow_mut();
+        let now = reactor.receiver.tick();
+        let started = start(&mut reactor.receiver.engine, now, &memory);
+        self.started(reactor, started, memory)
+    }
+
     fn ended(&self, result: Result<Status, OpError>, buffer: Vec<u8>) -> Operation {
         Operation { reactor: self.reactor.clone(), state: State::Ended(result, buffer) }
     }
@@ -328,58 +341,34 @@ impl Endpoint {
     /// knows the possible senders). Bits set in `ignore` are not compared. The status has the
     /// length; a longer message is an error and leaves its first part in the buffer.
     pub fn recv(&self, from: Option<PeerId>, tag: u64, ignore: u64, buffer: Vec<u8>) -> Operation {
-        let reactor = &mut *self.reactor.borrow_mut();
-        let memory = Memory::Owned(buffer);
-        let now = reactor.receiver.tick();
-        let started = reactor.receiver.engine.matching_mut().recv(
-            now,
-            RecvArgs {
-                source: from,
-                tag,
-                ignore,
-                len: memory.len() as u64,
-                addr: memory.addr(),
-                context: 0,
-                untagged: false,
-            },
-        );
-        self.started(reactor, started, memory)
+        let spec = RecvSpec { source: from, tag, ignore };
+        self.start(Memory::Owned(buffer), |engine, now, memory| {
+            engine.matching_mut().recv(now, recv_args(spec, memory))
+        })
     }
 
     /// Receives a claimed message.
     pub(crate) fn recv_claimed(&self, claimed: Claimed, buffer: Vec<u8>) -> Operation {
-        let reactor = &mut *self.reactor.borrow_mut();
-        let memory = Memory::Owned(buffer);
-        let args = RecvArgs {
-            source: None,
-            tag: 0,
-            ignore: 0,
-            len: memory.len() as u64,
-            addr: memory.addr(),
-            context: 0,
-            untagged: false,
-        };
-        let now = reactor.receiver.tick();
-        let started = reactor.receiver.engine.matching_mut().recv_claimed(now, claimed, args);
-        self.started(reactor, started, memory)
+        let spec = RecvSpec { source: None, tag: 0, ignore: 0 };
+        self.start(Memory::Owned(buffer), |engine, now, memory| {
+            engine.matching_mut().recv_claimed(now, claimed, recv_args(spec, memory))
+        })
     }
 
     /// Writes `data` to the peer's region at `offset`. Completes when it is there.
     pub fn put(&self, to: PeerId, key: u64, offset: u64, data: Vec<u8>) -> Operation {
-        let reactor = &mut *self.reactor.borrow_mut();
-        let now = reactor.receiver.tick();
-        let started =
-            reactor.receiver.engine.memory().put(now, to, key, offset, data.len() as u64, 0);
-        self.started(reactor, started, Memory::Owned(data))
+        let len = data.len() as u64;
+        self.start(Memory::Owned(data), |engine, now, _| {
+            engine.memory().put(now, to, key, offset, len, 0)
+        })
     }
 
     /// Fills `buffer` from the peer's region at `offset`.
     pub fn get(&self, from: PeerId, key: u64, offset: u64, buffer: Vec<u8>) -> Operation {
-        let reactor = &mut *self.reactor.borrow_mut();
-        let now = reactor.receiver.tick();
-        let started =
-            reactor.receiver.engine.memory().get(now, from, key, offset, buffer.len() as u64, 0);
-        self.started(reactor, started, Memory::Owned(buffer))
+        let len = buffer.len() as u64;
+        self.start(Memory::Owned(buffer), |engine, now, _| {
+            engine.memory().get(now, from, key, offset, len, 0)
+        })
     }
 
     /// Does an atomic operation on the 8 bytes at `offset` of the peer's region; the status carries
@@ -393,12 +382,9 @@ impl Endpoint {
         operand: u64,
         compare: u64,
     ) -> Operation {
-        let reactor = &mut *self.reactor.borrow_mut();
-        let now = reactor.receiver.tick();
-        let operands = (operand, compare);
-        let started =
-            reactor.receiver.engine.memory().atomic(now, at, key, offset, code, operands, 0);
-        self.started(reactor, started, Memory::None)
+        self.start(Memory::None, |engine, now, _| {
+            engine.memory().atomic(now, at, key, offset, code, (operand, compare), 0)
+        })
     }
 
     /// Resolves after `duration`.
@@ -409,5 +395,19 @@ impl Endpoint {
     /// Resolves after one round of progress: call it between pieces of computing.
     pub fn yield_now(&self) -> Yield {
         Yield::default()
+    }
+}
+
+/// Returns the arguments of a receive into this memory.
+#[inline]
+pub(crate) fn recv_args(spec: RecvSpec, memory: &Memory) -> RecvArgs {
+    RecvArgs {
+        source: spec.source,
+        tag: spec.tag,
+        ignore: spec.ignore,
+        len: memory.len() as u64,
+        addr: memory.addr(),
+        context: 0,
+        untagged: false,
     }
 }

@@ -1,6 +1,6 @@
 //! Calls of the port's clients that wait, and the way from a port to its endpoint.
 
-use super::sys::lent::Blocking as _;
+use super::sys::borrowed::Blocking as _;
 use super::Endpoint;
 use crate::port::Port;
 use std::ops::Range;

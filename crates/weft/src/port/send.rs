@@ -120,19 +120,19 @@ impl Port {
         part: Range<usize>,
     ) -> Result<bool, OpError> {
         let data = memory.get(part.clone()).ok_or(OpError::Refused)?;
-        let lend = || Memory::shared(memory, part).ok_or(OpError::Refused);
-        self.lend(to, self.tag(number, argument), data, lend)
+        let borrow = || Memory::shared(memory, part).ok_or(OpError::Refused);
+        self.send_borrowed(to, self.tag(number, argument), data, borrow)
     }
 
-    /// Sends a message; calls `lend` for its memory if the memory is not free at once. True if it
+    /// Sends a message; calls `borrow` for its memory if the memory is not free at once. True if it
     /// is.
     #[inline]
-    pub(crate) fn lend(
+    pub(crate) fn send_borrowed(
         &self,
         to: PeerId,
         tag: u64,
         data: &[u8],
-        lend: impl FnOnce() -> Result<Memory, OpError>,
+        borrow: impl FnOnce() -> Result<Memory, OpError>,
     ) -> Result<bool, OpError> {
         let reactor = &mut *self.reactor.borrow_mut();
         if reactor.send_now(&Port::args(to, tag, data), data) {
@@ -148,19 +148,19 @@ impl Port {
             let args = SendArgs::active(to, tag, data.len());
             return reactor.inject(args, data).map(|()| true).map_err(error_of);
         }
-        reactor.lend(to, tag, data, lend()?).map(|()| false).map_err(error_of)
+        reactor.send_borrowed(to, tag, data, borrow()?).map(|()| false).map_err(error_of)
     }
 
     /// The number of messages that still use the memory they were gathered from.
-    pub fn lent(&self) -> usize {
-        self.reactor.borrow().receiver.ops.lent()
+    pub fn borrowed(&self) -> usize {
+        self.reactor.borrow().receiver.ops.borrowed()
     }
 
     /// Sends queued packets, and asks these peers to acknowledge at once. True if no message uses
     /// memory that it was gathered from.
     pub fn request_acks(&self, peers: &[PeerId]) -> bool {
         let reactor = &mut *self.reactor.borrow_mut();
-        if reactor.receiver.ops.lent() == 0 {
+        if reactor.receiver.ops.borrowed() == 0 {
             return true;
         }
         let now = reactor.receiver.tick();
@@ -169,7 +169,7 @@ impl Port {
             reactor.receiver.engine.peer_mut(peer).request_ack(now);
         }
         reactor.flush();
-        reactor.receiver.ops.lent() == 0
+        reactor.receiver.ops.borrowed() == 0
     }
 
     /// Returns memory of [`gather_at`](Port::gather_at) that is free again, in the order in which

@@ -19,7 +19,8 @@ impl Port {
     ///
     /// # Safety
     /// Until `returned` has named `ptr` as often as it was sent from, or no memory is
-    /// [`lent`](Port::lent), or the endpoint is gone, `ptr..ptr+len` stays valid and unchanged.
+    /// [`borrowed`](Port::borrowed), or the endpoint is gone, `ptr..ptr+len` stays valid and
+    /// unchanged.
     pub unsafe fn gather_at(
         &self,
         to: PeerId,
@@ -39,7 +40,7 @@ impl Port {
             // SAFETY: promised by the caller; it is not written meanwhile.
             _ => unsafe { std::slice::from_raw_parts(ptr, len) },
         };
-        if self.lend(to, tag, data, || Ok(memory))? {
+        if self.send_borrowed(to, tag, data, || Ok(memory))? {
             let ops = &mut self.reactor.borrow_mut().receiver.ops;
             ops.returned.push_back(ptr as u64);
         }

@@ -50,7 +50,7 @@ pub(crate) enum Owner {
     /// A future or a blocking call.
     Waiter,
     /// None, but the program asks when its memory is free.
-    Lender,
+    Program,
 }
 
 /// A waiter's claim to the result of its operation. The engine gives a number again some thousand
@@ -121,9 +121,9 @@ pub(crate) struct OpTable {
     places: Option<usize>,
     /// Memory for copies, and for unexpected messages.
     pub(super) spare: Pool,
-    /// Number of operations whose memory is lent.
-    lent: usize,
-    /// Addresses of lent memory that is free again; bounded by the lender.
+    /// Number of operations whose memory is borrowed.
+    borrowed: usize,
+    /// Addresses of borrowed memory that is free again; bounded by its owner.
     pub returned: VecDeque<u64>,
 }
 
@@ -202,7 +202,7 @@ impl OpTable {
             let old = std::mem::take(entry);
             self.displaced.insert(old.serial, old);
         }
-        self.lent += usize::from(owner == Owner::Lender);
+        self.borrowed += usize::from(owner == Owner::Program);
         self.serial += 1;
         let entry = &mut self.entries[at];
         entry.op = op.0;
@@ -234,9 +234,9 @@ impl OpTable {
         }
     }
 
-    /// Returns the number of operations that still use lent memory.
-    pub fn lent(&self) -> usize {
-        self.lent
+    /// Returns the number of operations that still use borrowed memory.
+    pub fn borrowed(&self) -> usize {
+        self.borrowed
     }
 
     /// Returns a copy of `data` in reused memory.
@@ -300,12 +300,12 @@ impl OpTable {
                     wake(w);
                 }
             }
-            Owner::Queue | Owner::Nobody | Owner::Lender if c.released => self.release(c.op),
+            Owner::Queue | Owner::Nobody | Owner::Program if c.released => self.release(c.op),
             _ => {}
         }
         match owner {
             // No call waits for it before a flush.
-            Owner::Lender => Owner::Nobody,
+            Owner::Program => Owner::Nobody,
             other => other,
         }
     }
@@ -318,10 +318,10 @@ impl OpTable {
             done.released = true;
             return;
         }
-        let lent = entry.owner == Owner::Lender;
+        let borrowed = entry.owner == Owner::Program;
         let ticket = Ticket { op, serial: entry.serial };
         if let Some(memory) = self.take(ticket) {
-            if lent {
+            if borrowed {
                 self.give_back(&memory);
             }
             self.keep(memory);
@@ -330,7 +330,7 @@ impl OpTable {
 
     #[cold]
     fn give_back(&mut self, memory: &Memory) {
-        self.lent -= 1;
+        self.borrowed -= 1;
         if let Memory::Raw(ptr, _) = memory {
             self.returned.push_back(*ptr as u64);
         }

@@ -9,8 +9,8 @@ use weft_core::{Instant, OpId, PeerId};
 use weft_link::shm::Block;
 use weft_link::{Frame, SharedMemory};
 
-/// Packets from lent memory that leave together, to a peer with unacknowledged packets.
-const LENT_TRAIN: usize = 16;
+/// Packets from borrowed memory that leave together, to a peer with unacknowledged packets.
+const BORROWED_TRAIN: usize = 16;
 
 impl Reactor {
     /// Sends a message of one packet at once, if the link is reliable and has room now or soon, and
@@ -65,9 +65,9 @@ impl Reactor {
         self.post_kept(args, data, Owner::Nobody, |ops| ops.copy_of(data))
     }
 
-    /// Sends a packet from lent memory, which holds `data`: at once or, while other packets are in
-    /// flight, in a train with later ones.
-    pub fn lend(
+    /// Sends a packet from borrowed memory, which holds `data`: at once or, while other packets are
+    /// in flight, in a train with later ones.
+    pub fn send_borrowed(
         &mut self,
         to: PeerId,
         tag: u64,
@@ -78,12 +78,12 @@ impl Reactor {
         if !self.receiver.engine.peer_mut(to).has_unacked() {
             let mut memory = Some(memory);
             return self
-                .post_kept(args, data, Owner::Lender, |_| memory.take().unwrap_or_default());
+                .post_kept(args, data, Owner::Program, |_| memory.take().unwrap_or_default());
         }
         let now = self.receiver.tick();
         let op = self.receiver.engine.send(now, SendArgs { addr: memory.addr(), ..args })?;
-        self.receiver.ops.insert(op, Owner::Lender, memory);
-        if self.receiver.engine.peer(to).queued().is_multiple_of(LENT_TRAIN) {
+        self.receiver.ops.insert(op, Owner::Program, memory);
+        if self.receiver.engine.peer(to).queued().is_multiple_of(BORROWED_TRAIN) {
             self.flush();
         }
         Ok(())

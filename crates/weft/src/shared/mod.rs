@@ -8,7 +8,7 @@ mod watchdog;
 pub use job::SharedJob;
 
 use crate::choices::Receipt;
-use crate::endpoint::sys::lent::{Blocking, Ended};
+use crate::endpoint::sys::borrowed::{Blocking, Ended};
 use crate::endpoint::{ActiveMessage, ConnectError, Endpoint, Status};
 use crate::job::{open_locked, JobError, Links};
 use crate::reactor::ops::Ticket;

@@ -6,7 +6,7 @@
 //! meanwhile. So the descriptors of the agent, in its table and under way, are bounded for each
 //! user.
 
-use super::line::socket_name;
+use super::connection::socket_name;
 use super::{Message, MESSAGE_MAX, VERSION};
 use crate::shm::rendezvous::{self, system};
 use crate::shm::sys::misc;

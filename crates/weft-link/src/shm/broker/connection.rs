@@ -45,7 +45,7 @@ pub struct Standing {
 
 /// A connection to an agent at which this rank is registered.
 #[derive(Debug)]
-pub struct Line {
+pub struct AgentConnection {
     socket: OwnedFd,
     standing: Standing,
 }
@@ -63,7 +63,7 @@ pub(in crate::shm) enum Said {
     Ended,
 }
 
-impl Drop for Line {
+impl Drop for AgentConnection {
     /// Lets the agent see the end now, also while a child process that was just started still has a
     /// copy of the descriptor.
     fn drop(&mut self) {
@@ -76,17 +76,17 @@ pub(in crate::shm) fn socket_name(name: &str) -> String {
     format!("{name}-share")
 }
 
-impl Line {
+impl AgentConnection {
     /// Registers an endpoint at the first of the agents that answers. Waits for the answer, a
     /// bounded time.
     ///
     /// # Errors
     /// [`LinkError::Unreachable`] with a reason for each agent.
-    pub fn open(config: &BrokerConfig, endpoint: EndpointId) -> Result<Line, LinkError> {
+    pub fn open(config: &BrokerConfig, endpoint: EndpointId) -> Result<AgentConnection, LinkError> {
         let mut reasons = Vec::new();
         for name in &config.names {
-            match Line::register(name, config, endpoint) {
-                Ok(line) => return Ok(line),
+            match AgentConnection::register(name, config, endpoint) {
+                Ok(connection) => return Ok(connection),
                 Err(LinkError::Unreachable(why)) => reasons.push(why),
                 Err(e) => reasons.push(e.to_string()),
             }
@@ -98,7 +98,7 @@ impl Line {
         name: &str,
         config: &BrokerConfig,
         endpoint: EndpointId,
-    ) -> Result<Line, LinkError> {
+    ) -> Result<AgentConnection, LinkError> {
         let fail = |why: String| LinkError::Unreachable(format!("the agent at {name} {why}"));
         let text = socket_name(name);
         let socket = socket::connect(Name::Text(&text)).map_err(|e| match e.raw_os_error() {
@@ -127,7 +127,7 @@ impl Line {
         // One that refused already has closed the connection: its answer says why.
         let _ = socket::send(&socket, &register, None);
         let (identity, user) = answer(&socket, config.patience).map_err(fail)?;
-        Ok(Line { socket, standing: Standing { name: name.into(), identity, user } })
+        Ok(AgentConnection { socket, standing: Standing { name: name.into(), identity, user } })
     }
 
     /// Returns the position of this rank at its agent.

@@ -11,13 +11,13 @@
 //! (`Proof`), before either takes a packet of the other.
 
 mod agent;
-mod line;
+mod connection;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use agent::{Broker, BrokerLimits};
-pub(in crate::shm) use line::Said;
-pub use line::{BrokerConfig, Line, Standing};
+pub(in crate::shm) use connection::Said;
+pub use connection::{AgentConnection, BrokerConfig, Standing};
 
 use weft_core::EndpointId;
 

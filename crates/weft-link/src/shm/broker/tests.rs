@@ -69,8 +69,8 @@ impl Agent {
     }
 
     /// Registers without a link.
-    fn line(&self, endpoint: u64) -> Result<Line, LinkError> {
-        Line::open(&self.broker(1), EndpointId(endpoint))
+    fn connection(&self, endpoint: u64) -> Result<AgentConnection, LinkError> {
+        AgentConnection::open(&self.broker(1), EndpointId(endpoint))
     }
 
     /// Connects a socket to the broker.
@@ -310,7 +310,7 @@ fn is_proven__an_answer_for_another_offer_is_no_proof() {
 fn check_proof__a_joined_pair_needs_one_and_a_listener_takes_none() {
     let agent = Agent::start();
     let mut a = agent.rank(1, 1);
-    let line = agent.line(2).unwrap();
+    let connection = agent.connection(2).unwrap();
     // A hello without proof by way of the agent.
     let [near, far] = socket::pair().unwrap();
     let config = ShmConfig::new(EndpointId(2));
@@ -319,14 +319,14 @@ fn check_proof__a_joined_pair_needs_one_and_a_listener_takes_none() {
     let hello =
         stranger.hello(crate::shm::Kind::Offer, EndpointId(1), stranger.config.sizes()).encode();
     socket::send(&near, &hello, Some(segment.as_fd())).unwrap();
-    line.join(EndpointId(1), &far).unwrap();
+    connection.join(EndpointId(1), &far).unwrap();
     a.until("the hello", |a| a.count("shm_refused") == 1);
     // Bytes that are no hello, and a peer that ends before it says anything.
     let [near, far] = socket::pair().unwrap();
     socket::send(&near, b"nonsense", None).unwrap();
-    line.join(EndpointId(1), &far).unwrap();
+    connection.join(EndpointId(1), &far).unwrap();
     let [_, far] = socket::pair().unwrap();
-    line.join(EndpointId(1), &far).unwrap();
+    connection.join(EndpointId(1), &far).unwrap();
     a.until("the others", |a| a.count("shm_refused") == 2);
     assert!(a.link.peers.is_empty());
 }
@@ -339,16 +339,16 @@ fn join__descriptors_of_the_wrong_kind_are_refused() {
     let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     let listener = socket::listen(Name::Key(random_u64())).unwrap();
     for end in [file, stream.into(), listener] {
-        let line = agent.line(1).unwrap();
-        line.join(EndpointId(2), &end).unwrap();
-        let said = said(&line);
+        let connection = agent.connection(1).unwrap();
+        connection.join(EndpointId(2), &end).unwrap();
+        let said = said(&connection);
         assert!(matches!(&said, Said::Refused(why) if why.contains("pair")), "{said:?}");
     }
     // To itself, and to nobody.
-    let line = agent.line(3).unwrap();
+    let connection = agent.connection(3).unwrap();
     for (to, part) in [(3, "to itself"), (4, "not registered")] {
         let [near, far] = socket::pair().unwrap();
-        line.join(EndpointId(to), &far).unwrap();
+        connection.join(EndpointId(to), &far).unwrap();
         let mut buf = [0; 256];
         misc::wait_readable(near.as_raw_fd(), 60_000);
         let got = socket::recv(&near, &mut buf, weft_sys::foreign::ANYBODY).unwrap();
@@ -360,14 +360,14 @@ fn join__descriptors_of_the_wrong_kind_are_refused() {
 }
 
 /// Waits for the next message.
-fn said(line: &Line) -> Said {
+fn said(connection: &AgentConnection) -> Said {
     let end = Instant::now() + TIMEOUT;
     loop {
-        if let Some(said) = line.said() {
+        if let Some(said) = connection.said() {
             return said;
         }
         assert!(Instant::now() < end, "nothing is said");
-        misc::wait_readable(line.socket().as_raw_fd(), 1000);
+        misc::wait_readable(connection.socket().as_raw_fd(), 1000);
     }
 }
 
@@ -391,7 +391,7 @@ fn serve__nonsense_ends_a_connection_and_is_counted() {
             misc::wait_readable(socket.as_raw_fd(), 100);
         }
     }
-    assert!(agent.line(5).is_ok());
+    assert!(agent.connection(5).is_ok());
     assert_eq!(agent.end("share_nonsense"), bad.len() as u64);
 }
 
@@ -399,12 +399,13 @@ fn serve__nonsense_ends_a_connection_and_is_counted() {
 fn accept__one_user_has_so_many_ranks() {
     let limits = BrokerLimits { ranks: 8, of_user: 3 };
     let agent = Agent::with(limits, Box::new(|_, _| Ok(())));
-    let lines: Vec<Line> = (1..=3).map(|id| agent.line(id).unwrap()).collect();
-    let why = agent.line(4).unwrap_err().to_string();
+    let connections: Vec<AgentConnection> =
+        (1..=3).map(|id| agent.connection(id).unwrap()).collect();
+    let why = agent.connection(4).unwrap_err().to_string();
     assert!(why.contains("has 3 ranks that share memory, the limit"), "{why}");
-    drop(lines);
+    drop(connections);
     let end = Instant::now() + TIMEOUT;
-    while agent.line(5).is_err() {
+    while agent.connection(5).is_err() {
         assert!(Instant::now() < end, "the places are not free again");
     }
 }
@@ -412,16 +413,16 @@ fn accept__one_user_has_so_many_ranks() {
 #[test]
 fn register__an_endpoint_twice() {
     let agent = Agent::start();
-    let _line = agent.line(1).unwrap();
-    let why = agent.line(1).unwrap_err().to_string();
+    let _connection = agent.connection(1).unwrap();
+    let why = agent.connection(1).unwrap_err().to_string();
     assert!(why.contains("registered already"), "{why}");
 }
 
 #[test]
 fn decide__sockets_for_a_rank_that_does_not_read_are_kept_back() {
     let agent = Agent::start();
-    let (caller, target) = (agent.line(1).unwrap(), agent.line(2).unwrap());
-    let other = agent.line(3).unwrap();
+    let (caller, target) = (agent.connection(1).unwrap(), agent.connection(2).unwrap());
+    let other = agent.connection(3).unwrap();
     let ends: Vec<_> = (0..40)
         .map(|_| {
             let [near, far] = socket::pair().unwrap();
@@ -467,11 +468,11 @@ fn open__no_agent_and_one_that_is_silent() {
         vec![format!("/nowhere/{:x}.sock", random_u64())],
         JobKey::from_bytes(&[1; 32]).unwrap(),
     );
-    let why = Line::open(&none, EndpointId(1)).unwrap_err().to_string();
+    let why = AgentConnection::open(&none, EndpointId(1)).unwrap_err().to_string();
     assert!(why.contains("no agent listens") && why.contains("mount"), "{why}");
     let name = format!("@weft-broker-test-{:016x}", random_u64());
     let _silent = socket::listen(Name::Text(&Broker::socket_name(&name))).unwrap();
     let silent = BrokerConfig { names: vec![name], patience: Duration::from_millis(50), ..none };
-    let why = Line::open(&silent, EndpointId(1)).unwrap_err().to_string();
+    let why = AgentConnection::open(&silent, EndpointId(1)).unwrap_err().to_string();
     assert!(why.contains("does not answer"), "{why}");
 }

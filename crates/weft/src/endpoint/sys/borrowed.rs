@@ -1,17 +1,17 @@
-//! Operations on memory that a caller lends for as long as it waits.
+//! Operations on memory borrowed from a caller for as long as it waits.
 //!
-//! Lent memory may become invalid when the call ends, also by a panic, since handlers run while it
-//! waits. So each operation has a guard ([`Starting`], then [`Borrowed`]) that only code of this
+//! Borrowed memory may become invalid when the call ends, also by a panic, since handlers run while
+//! it waits. So each operation has a guard ([`Starting`], then [`Borrowed`]) that only code of this
 //! module holds, and that takes the operation back unless its result was collected: a send goes on
 //! from a copy, received bytes are dropped, and a peer that knows the address of the memory loses
 //! access before the guard is gone.
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{recv_args, Endpoint};
 use crate::reactor::ops::{Owner, Ticket};
 use crate::reactor::sys::awaited::PollResult;
 use crate::reactor::sys::Memory;
 use crate::reactor::{error_of, Awaits, Reactor, Status, INJECTED_MAX};
-use weft_core::engine::types::{AtomicCode, RecvArgs, Refused, SendArgs};
+use weft_core::engine::types::{AtomicCode, Refused, SendArgs};
 use weft_core::matching::RecvSpec;
 use weft_core::{Engine, Instant, OpError, OpId, PeerId};
 
@@ -76,7 +76,7 @@ impl<W: Blocking> Drop for Borrowed<'_, W> {
     }
 }
 
-/// Calls that return when their operation has ended, with memory lent meanwhile.
+/// Calls that return when their operation has ended, with memory borrowed meanwhile.
 pub(crate) trait Blocking: Sized {
     /// Calls `f` with the endpoint.
     fn reach<R>(&self, f: impl FnOnce(&Endpoint) -> R) -> R;
@@ -114,9 +114,9 @@ pub(crate) trait Blocking: Sized {
             note(None)?;
             // SAFETY: `Borrowed` ends with this call, and `buffer` lives longer.
             let ticket = unsafe { endpoint.begin_recv(spec, buffer) }?;
-            let lent = Borrowed { at: endpoint, ticket };
+            let borrowed = Borrowed { at: endpoint, ticket };
             note(Some(ticket))?;
-            std::mem::forget(lent);
+            std::mem::forget(borrowed);
             Ok::<_, OpError>(ticket)
         })?;
         Borrowed { at: self, ticket }.end()
@@ -219,8 +219,8 @@ impl Endpoint {
                 Err(error) => result = Err(error),
             }
         }
-        for lent in all {
-            result = lent.end().map(|_| ()).and(result);
+        for borrowed in all {
+            result = borrowed.end().map(|_| ()).and(result);
         }
         result
     }
@@ -334,15 +334,7 @@ impl Endpoint {
         let reactor = &mut *self.reactor.borrow_mut();
         // SAFETY: promised by the caller.
         let memory = unsafe { Memory::raw(buffer.as_mut_ptr(), buffer.len()) };
-        let args = RecvArgs {
-            source: spec.source,
-            tag: spec.tag,
-            ignore: spec.ignore,
-            len: buffer.len() as u64,
-            addr: memory.addr(),
-            context: 0,
-            untagged: false,
-        };
+        let args = recv_args(spec, &memory);
         let op = reactor
             .receiver
             .engine

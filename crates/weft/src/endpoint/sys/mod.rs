@@ -1,7 +1,7 @@
-//! Calls with memory that their caller lends or promises, and with descriptors.
+//! Calls with memory borrowed from their caller or promised by it, and with descriptors.
 
+pub(crate) mod borrowed;
 pub(crate) mod expect;
-pub(crate) mod lent;
 pub(crate) mod posted;
 pub(crate) mod registration;
 

@@ -77,6 +77,11 @@ impl std::error::Error for ConnectError {}
 /// ([`Group::peer`](crate::Group::peer)). A program without a launcher opens its own
 /// ([`open_endpoint`](crate::job::open_endpoint)) and connects it by [`Address`].
 ///
+/// Calls that concern a part of it are methods of that part: [`peer`](Self::peer) (one peer),
+/// [`regions`](Self::regions) (memory that peers use), [`active`](Self::active) (active messages),
+/// [`posted`](Self::posted) (operations on memory at an address), [`waiting`](Self::waiting) (waits
+/// of the caller's own), [`counters`](Self::counters) and [`agent`](Self::agent).
+///
 /// ```no_run
 /// use weft::{AtomicCode, Job, Rights};
 ///

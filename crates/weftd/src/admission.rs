@@ -24,8 +24,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Most callers without a first message, of all users and of one; beyond, the oldest is refused.
 const WAITING_MAX: usize = 32;
 const WAITING_OF_USER: usize = 16;
-/// Most connections beyond sessions, of all users and of one: callers without a first message, callers
-/// not yet accepted, and callers that are being refused.
+/// Most connections beyond sessions, of all users and of one: callers without a first message,
+/// callers not yet accepted, and callers that are being refused.
 pub const CALLERS_MAX: usize = 64;
 pub const CALLERS_OF_USER: usize = 32;
 
@@ -322,16 +322,16 @@ impl Admission {
     }
 
     /// Frees sessions of ended ranks that only repeat their last packets, for a new rank of `user`:
-    /// sessions of all users if no session is left for it, else those of this user. True if there were
-    /// any.
+    /// sessions of all users if no session is left for it, else those of this user. True if there
+    /// were any.
     fn make_room(&mut self, user: u32) -> bool {
         let kept = if self.commands(user) { 0 } else { self.kept() };
         let full = self.sessions.len() >= self.options.sessions - kept;
         self.give_up(|of, session, _| (full || payer(of) == payer(user)) && session.has_told())
     }
 
-    /// Frees sessions of ended ranks for which `done(user, session, until)` is true. True if there were
-    /// any.
+    /// Frees sessions of ended ranks for which `done(user, session, until)` is true. True if there
+    /// were any.
     fn give_up(&mut self, done: impl Fn(u32, &Session, Instant) -> bool) -> bool {
         let done = |session: &Session| {
             session.leaving.is_some_and(|at| done(session.caller.user, session, at))

@@ -29,7 +29,7 @@ const PROGRAMS: u64 = 3;
 const SOCKETS: u64 = 4;
 /// Longest sleep while no connection is accepted: the listeners, which stay readable, end no sleep.
 const SLEEP_FULL: Duration = Duration::from_millis(2);
-/// The same while a rank that shares memory has to read before another one is joined to it.
+/// Longest sleep while a rank that shares memory has to read before another one is joined to it.
 const SLEEP_KEPT: Duration = Duration::from_millis(5);
 /// With `once`: time without ranks after which the agent ends.
 const EMPTY_MAX: Duration = Duration::from_secs(60);
@@ -60,8 +60,8 @@ impl Agent {
     /// Another process listens there, or no link can be opened.
     pub fn open(options: Options) -> Result<Agent, LinkError> {
         sys::prepare_socket_path(&options.name);
-        // More callers than sessions, so that callers in excess can read the reason of their refusal,
-        // and so that one user cannot take all connections.
+        // More callers than sessions, so that callers in excess can read the reason of their
+        // refusal, and so that one user cannot take all connections.
         let sessions = options.sessions;
         let hub = Hub::listen(&options.name, sessions + CALLERS_MAX, sessions + CALLERS_OF_USER)?;
         sys::let_all_connect(&options.name);

@@ -36,7 +36,8 @@ const TAKEN_MAX: usize = 256 << 10;
 const WINDOW_PART: usize = 8;
 /// Longest time until the other end has lent its socket. The process waits longer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same, once bytes were taken out, which only it can send again; and for these to move.
+/// Longest time once bytes were taken out, which only the hand-back can return; and for these to
+/// move.
 const LONG_PATIENCE: Duration = Duration::from_secs(40);
 /// Time between two rings of a bell.
 const RING_AGAIN: Duration = Duration::from_millis(20);
@@ -47,7 +48,7 @@ enum Lent {
     Here(Foreign),
     /// A call sends by it now.
     Soon,
-    /// It is not lent.
+    /// The socket is not lent.
     Not,
 }
 
@@ -94,7 +95,7 @@ pub struct Handback {
 pub enum Declined {
     /// Too many of this user's do already.
     Later,
-    /// They cannot.
+    /// Bytes of this connection cannot be given back.
     Never,
 }
 

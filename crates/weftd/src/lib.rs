@@ -1,8 +1,8 @@
 //! The agent of a host: it serves ranks without rights, lets ranks of different containers and
 //! unmodified socket programs share memory, and keeps the names of a cluster of hosts.
 //!
-//! It owns resources that need rights (raw sockets) and serves ranks without rights over shared
-//! memory. For them it acknowledges, orders, retransmits, forwards multicast and serves
+//! The agent owns resources that need rights (raw sockets) and serves ranks without rights over
+//! shared memory. For them it acknowledges, orders, retransmits, forwards multicast and serves
 //! fetch-and-add, even while they compute. Paper 004 has these functions in the network interface's
 //! processor.
 //!
@@ -12,8 +12,8 @@
 //!   acts for it.
 //! - `links.rs`: sockets that were opened before rights were dropped.
 //! - `cluster/`: the agent's part in a cluster: hosts and names.
-//! - `sockets.rs`: connections of socket programs that are to share memory; `handback.rs`: bytes that
-//!   go back to TCP; `paths.rs`: if the network leads from one to the other.
+//! - `sockets.rs`: connections of socket programs that are to share memory; `handback.rs`: bytes
+//!   that go back to TCP; `paths.rs`: if the network leads from one to the other.
 //! - `options.rs`: settings, quotas; `status.rs`: the status socket.
 //! - `limit.rs`: limits on the log.
 //! - `places.rs`: the names of its sockets, and their removal.

@@ -240,7 +240,7 @@ usage: weftd [options]
   --name NAME        name of the socket: a path, or @ and an abstract name
                      [WEFT_AGENT, else /run/weft/agent.sock for root,
                      $XDG_RUNTIME_DIR/weft/agent.sock for other users]
-  --sessions N          ranks served at a time; raw sockets opened on each
+  --sessions N       ranks served at a time; raw sockets opened on each
                      interface [16]
   --interfaces LIST  interfaces for raw sockets, separated by commas [all]
   --ethertype HEX    EtherType of raw frames [88b5]
@@ -479,8 +479,8 @@ mod tests {
     #[test]
     fn parse__every_option() {
         let o = parse(
-            "--name @x --sessions 3 --interfaces a,b --links=udp --once --kernel --spin-us 7 --user= \
-             --quota ranks=2 --quota bytes=4M --ethertype 88b6 --udp-ports 50000-50009",
+            "--name @x --sessions 3 --interfaces a,b --links=udp --once --kernel --spin-us 7 \
+             --user= --quota ranks=2 --quota bytes=4M --ethertype 88b6 --udp-ports 50000-50009",
         )
         .unwrap();
         assert_eq!(

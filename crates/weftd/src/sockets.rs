@@ -151,7 +151,7 @@ impl Sockets {
 
     fn accept(&mut self) {
         for _ in 0..AT_ONCE {
-            // Those before have to be closed first.
+            // Earlier connections have to be closed first.
             if !foreign::has_room() {
                 return;
             }
@@ -187,7 +187,7 @@ impl Sockets {
             let (len, passed) = match got {
                 Ok(got) => got,
                 Err(e) if is_early(&e) => return,
-                // It ended before it read what it was told.
+                // The program ended before it read all.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
                     return self.end(program, "");
                 }

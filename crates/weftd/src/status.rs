@@ -90,7 +90,7 @@ impl StatusServer {
     /// Answers questions by `answer(question, user)`; never blocks.
     pub fn serve(&mut self, now: Instant, mut answer: impl FnMut(Question, u32) -> String) {
         for _ in 0..AT_ONCE {
-            // Those before have to be closed first.
+            // Earlier connections have to be closed first.
             if !foreign::has_room() {
                 break;
             }

@@ -293,7 +293,7 @@ fn agent__what_a_stranger_passes_holds_nobody_up() {
     let mut names = Names::at(&agent.name).unwrap();
     names.claim(&Spec::new(&name("here:1"))).unwrap();
     assert_eq!(names.list().unwrap().iter().filter(|b| b.name.alias == "here").count(), 1);
-    // The same once the connections of the stranger have ended, with what they had not read.
+    // All answer once the connections of the stranger have ended, with what they had not read.
     drop(stranger);
     status::status(&agent.name).unwrap();
     names.withdraw(1).unwrap();

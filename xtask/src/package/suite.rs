@@ -311,8 +311,8 @@ fn living(debs: &[&PathBuf], scratch: &Path, checks: &mut Checks) {
 }
 
 /// Starts the agent as its unit does, sees its user and rights, and runs ranks of a user without
-/// rights over it. The sessions of ranks that have just ended are free a moment later: until then the
-/// agent refuses to end.
+/// rights over it. The sessions of ranks that have just ended are free a moment later: until then
+/// the agent refuses to end.
 fn agent(root: &Path, checks: &mut Checks) {
     let version = output_of(&mut inside(root, &["weftd", "--version"]));
     checks.check("deb: the agent's version", version.is_some_and(|v| v == version_of("weftd")));

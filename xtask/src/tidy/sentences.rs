@@ -10,7 +10,7 @@ const ADVERBIAL: [&str; 2] = ["Where", "When"];
 /// Words at the beginning of a comment that point at a neighbour in place of a subject.
 const POINTERS: [&str; 7] = ["Does the same", "The same", "As", "So", "It", "They", "Those"];
 /// Folders whose comments may still begin with such words. The list only shrinks.
-const NOT_YET: [&str; 2] = ["crates/weftd/", "faces/sockets/src/sys/"];
+const NOT_YET: [&str; 1] = ["faces/sockets/src/sys/"];
 
 /// Finds sentences that begin with a clause, or with the pronoun "That", in place of a subject: in
 /// comments of Rust and C sources, and in Markdown documents. Headings and questions may.

@@ -138,8 +138,8 @@ impl Node {
         }
     }
 
-    /// Probes the hosts that are due for it soon, and tries addresses if that is due before the next
-    /// probes: it costs no wake-up of its own then.
+    /// Probes the hosts that are due for it soon, and tries addresses if that is due before the
+    /// next probes: it costs no wake-up of its own then.
     pub(super) fn probe_along(&mut self, now: Instant) {
         for host in self.watch.take_along(now, &self.config) {
             self.follow(now, host);

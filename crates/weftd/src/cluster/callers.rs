@@ -63,7 +63,7 @@ pub struct Caller {
     pub owner: Owner,
     /// The first request was right.
     pub is_greeted: bool,
-    /// It wants the events of hosts.
+    /// True if the program wants the events of hosts.
     pub watches_hosts: bool,
     /// Subscriptions that have something to read.
     pub readable: BTreeSet<u64>,
@@ -281,7 +281,7 @@ impl Callers {
 
     fn accept(&mut self) {
         for _ in 0..AT_ONCE {
-            // Those before have to be closed first.
+            // Earlier connections have to be closed first.
             if !foreign::has_room() {
                 return;
             }

@@ -39,9 +39,9 @@ pub struct Groups {
     /// The claim of each number in the directory.
     of_number: BTreeMap<u64, u64>,
     of_subscription: BTreeMap<SubscriptionId, u64>,
-    /// Those with something to do.
+    /// Memberships with something to do.
     busy: BTreeSet<u64>,
-    /// Those whose programs did not read all.
+    /// Memberships whose programs did not read all.
     stalled: BTreeSet<u64>,
     pub malformed: u64,
 }

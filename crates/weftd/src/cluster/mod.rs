@@ -1,7 +1,8 @@
 //! The agent's part in a cluster: one UDP socket towards other agents, one Unix socket towards the
 //! programs of this host, and the state machine of `weft-names` between them.
 //!
-//! It runs in the loop of the agent, a bounded piece of work at a time, beside the rings of ranks.
+//! This part runs in the loop of the agent, a bounded piece of work at a time, beside the rings of
+//! ranks.
 
 mod answers;
 mod callers;

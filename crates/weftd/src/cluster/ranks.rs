@@ -278,7 +278,8 @@ impl Cluster {
             match own {
                 Some(own) if is_read => {
                     let ask = Ask { id, user: gather.user, from: own.from };
-                    // As others would understand it, so that one datagram's worth goes at a time.
+                    // Its own answer is parsed as that of another host, so that one datagram's
+                    // worth goes at a time.
                     let bytes = self.ranks.answer(&ask).encode();
                     if let Ok(Message::Answer(answer)) = Message::parse(&bytes) {
                         self.on_answer(now, me, answer);

@@ -196,12 +196,12 @@ pub fn facts(fd: &OwnedFd) -> Option<Facts> {
     facts_in(fd, &[ESTABLISHED])
 }
 
-/// The same, of a connection whose directions may have ended.
+/// Returns the facts of a connection whose directions may have ended.
 pub fn facts_of_any(fd: &OwnedFd) -> Option<Facts> {
     facts_in(fd, &[ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT])
 }
 
-/// The same, of a connection whose sending direction has not ended.
+/// Returns the facts of a connection whose sending direction has not ended.
 pub fn facts_of_sender(fd: &OwnedFd) -> Option<Facts> {
     facts_in(fd, &[ESTABLISHED, CLOSE_WAIT])
 }

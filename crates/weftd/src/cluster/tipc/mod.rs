@@ -75,7 +75,7 @@ struct Calling {
     from: Far,
     name: Option<(u32, u32, u32)>,
     data: Vec<u8>,
-    /// It has sent this and ended its connection, for this reason.
+    /// The caller has sent this and ended its connection, for this reason.
     over: Option<u32>,
 }
 
@@ -83,15 +83,15 @@ struct Calling {
 enum State {
     /// None.
     Idle,
-    /// It listens.
+    /// The socket listens.
     Listening { most: usize, calls: VecDeque<Calling> },
-    /// It waits for the other end; the time at which that is over; who asked.
+    /// The socket waits for the other end; the time at which that is over; who asked.
     Connecting { to: Far, until: Instant, asker: Option<AskerId> },
-    /// It has one.
+    /// The socket has a connection.
     Connected { peer: Far },
-    /// It is a subscriber.
+    /// The socket is a subscriber.
     Topology(Vec<topology::Watching>),
-    /// It had one.
+    /// The socket had a connection.
     Over,
 }
 
@@ -291,7 +291,7 @@ impl Tipc {
 
     fn accept(&mut self) {
         for _ in 0..AT_ONCE {
-            // Those before have to be closed first.
+            // Earlier connections have to be closed first.
             if !foreign::has_room() {
                 return;
             }
@@ -544,7 +544,7 @@ impl Cluster {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Ok((0, _)) => return self.end_asker(id),
                 Ok(got) if asker.waits.is_none() => got,
-                // It asks again before it was answered, or sends no request.
+                // The program asks again before it was answered, or sends no request.
                 _ => return self.dismiss_asker(id, "no request, or one too many"),
             };
             let bytes = self.tipc.scratch[..len].to_vec();

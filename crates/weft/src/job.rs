@@ -181,7 +181,8 @@ pub fn cores_of_host() -> usize {
 /// by way of its agent, if there is one.
 fn shm_config(id: EndpointId, job_key: &JobKey) -> ShmConfig {
     let broker = Some(BrokerConfig::new(agent_from_env().names, job_key.clone()));
-    ShmConfig { sleeps_often: oversubscribed(), broker, ..ShmConfig::new(id) }
+    let sleeps_often = oversubscribed();
+    ShmConfig { sleeps_often, key: id.0, broker, ..ShmConfig::new(id) }
 }
 
 /// Opens the link over shared memory.

@@ -26,7 +26,7 @@
 #include <rdma/fi_tagged.h>
 
 #define SIZE (8 << 20)
-enum { KEY = 11, READ_ONLY = 12, ALL = 13, NO_SUCH = 99, NAME = 64 };
+enum { KEY = 11, READ_ONLY = 12, ALL = 13, NO_SUCH = 99, NAME = 48 };
 
 static int origin;
 static int turns;

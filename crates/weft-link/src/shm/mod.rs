@@ -63,6 +63,9 @@ pub struct ShmConfig {
     /// peers run a fence for each packet (some nanoseconds) instead of a barrier before each sleep,
     /// which interrupts all cores.
     pub sleeps_often: bool,
+    /// Key of the listener, if it is free; 0 for a random one. With the endpoint's own number names
+    /// of endpoints are shorter.
+    pub key: u64,
     /// The agent over which peers in other network namespaces of this host are reached, if any.
     pub broker: Option<BrokerConfig>,
 }
@@ -78,6 +81,7 @@ impl ShmConfig {
             direct: DirectCopy::Auto,
             max_peers: 4096,
             sleeps_often: false,
+            key: 0,
             broker: None,
         }
     }
@@ -163,12 +167,12 @@ impl ShmLink {
         ShmLink::open(config, None)
     }
 
-    /// Opens the link with an agent's name or under a random key.
+    /// Opens the link with an agent's name or under a key.
     fn open(config: ShmConfig, name: Option<&str>) -> Result<ShmLink, LinkError> {
         if let Err(why) = config.sizes().check() {
             return Err(LinkError::Unreachable(format!("shm configuration: {why}")));
         }
-        let listeners = Listeners::open(name)?;
+        let listeners = Listeners::open(name, config.key)?;
         let agent = match &config.broker {
             Some(broker) => AgentConnection::open(broker, config.endpoint).map_err(|e| match e {
                 LinkError::Unreachable(why) => why,

@@ -299,8 +299,11 @@ pub(super) fn system(what: &str, source: io::Error) -> LinkError {
     LinkError::System { what: what.to_string(), source, fix }
 }
 
-/// Opens the listener under a fresh random key.
-pub(super) fn listen() -> Result<(OwnedFd, u64), LinkError> {
+/// Opens the listener under a key or, if that is 0 or taken, under a fresh random one.
+pub(super) fn listen(key: u64) -> Result<(OwnedFd, u64), LinkError> {
+    if let (1.., Ok(listener)) = (key, socket::listen(Name::Key(key))) {
+        return Ok((listener, key));
+    }
     let key = random_u64().max(1);
     let listener = socket::listen(Name::Key(key));
     Ok((listener.map_err(|e| system("listening on a Unix socket", e))?, key))
@@ -493,8 +496,17 @@ mod tests {
     }
 
     #[test]
+    fn listen__under_the_key_that_is_asked_for_unless_it_is_taken() {
+        let wanted = random_u64().max(1);
+        let (_first, key) = listen(wanted).unwrap();
+        assert_eq!(key, wanted);
+        let (_second, other) = listen(wanted).unwrap();
+        assert!(other != wanted && other != 0);
+    }
+
+    #[test]
     fn dial__of_another_user_is_refused() {
-        let (_listener, key) = listen().unwrap();
+        let (_listener, key) = listen(0).unwrap();
         let refused = dial(key, misc::effective_user() + 1, &hello());
         assert!(matches!(refused, Err(LinkError::Unreachable(_))));
     }

@@ -53,12 +53,12 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Opens the listener at an agent's name, or under a random key.
-    pub(super) fn open(name: Option<&str>) -> Result<Listeners, LinkError> {
+    /// Opens the listener at an agent's name, or under a key.
+    pub(super) fn open(name: Option<&str>, key: u64) -> Result<Listeners, LinkError> {
         let epoll = Epoll::new().map_err(|e| system("making an epoll set", e))?;
         let (listener, key) = match name {
             Some(name) => (rendezvous::listen_at(name)?, 0),
-            None => rendezvous::listen()?,
+            None => rendezvous::listen(key)?,
         };
         epoll
             .add(&listener, LISTENER, Interest::READ)
@@ -520,7 +520,7 @@ mod tests {
 
     #[test]
     fn hear__a_refusal_by_a_peer_that_did_not_read_the_hello() {
-        let (listener, key) = rendezvous::listen().unwrap();
+        let (listener, key) = rendezvous::listen(0).unwrap();
         let ours = socket::connect(socket::Name::Key(key)).unwrap();
         let theirs = socket::accept(&listener).unwrap();
         let why = "x".repeat(300);
@@ -539,7 +539,7 @@ mod tests {
 
     #[test]
     fn give_up_pending__it_is_the_oldest_of_the_user_with_most() {
-        let mut listeners = Listeners::open(None).unwrap();
+        let mut listeners = Listeners::open(None, 0).unwrap();
         for user in [1, 2, 3, 2, 2, 3] {
             let socket = socket::connect(socket::Name::Key(listeners.key)).unwrap();
             let socket = listeners.watch(Foreign::connection(socket, user));

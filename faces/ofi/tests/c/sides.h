@@ -25,7 +25,7 @@
 		}                                                                                  \
 	} while (0)
 
-#define NAME 64
+#define NAME 48
 
 struct side {
 	struct fid_av *av;

@@ -311,7 +311,7 @@ pub struct Status {
     /// Bytes moved.
     pub len: u64,
     /// Completion data of the sender, if any.
-    pub data: Option<u32>,
+    pub data: Option<u64>,
     /// Old value, for atomic operations.
     pub value: u64,
 }
@@ -451,7 +451,7 @@ pub struct SendArgs {
     /// Length of the message.
     pub len: u64,
     /// Completion data for the receiver.
-    pub data: Option<u32>,
+    pub data: Option<u64>,
     /// The caller's context, returned in the completion.
     pub context: u64,
     /// Address of the buffer in this process; 0 if a peer may not read it.
@@ -518,7 +518,7 @@ pub struct Probed {
     /// Its length.
     pub len: u64,
     /// Completion data of the sender.
-    pub data: Option<u32>,
+    pub data: Option<u64>,
 }
 
 /// A message taken by a matched probe, to be received with `recv_claimed`.

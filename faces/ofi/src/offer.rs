@@ -246,7 +246,7 @@ fn refuse(h: &Hints) -> Result<(), &'static str> {
         (!(0..=abi::THREAD_ENDPOINT).contains(&h.threading), "an unknown threading model"),
         (h.progress.0 == abi::PROGRESS_AUTO, "automatic progress of control operations"),
         (h.progress.1 == abi::PROGRESS_AUTO, "automatic progress of data"),
-        (h.cq_data_size > 4, "more than 4 bytes of remote completion data"),
+        (h.cq_data_size > 8, "more than 8 bytes of remote completion data"),
         (h.mr_key_size > 8, "longer memory keys"),
         (h.domain_caps & !(cap::LOCAL_COMM | cap::REMOTE_COMM) != 0, "a domain capability"),
     ];

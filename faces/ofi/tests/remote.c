@@ -338,6 +338,12 @@ static void case_pieces(void)
 	}
 }
 
+/* Data for the target's queue: all eight bytes, or four alone. */
+static uint64_t data_of(uint64_t i)
+{
+	return i % 5 == 4 ? i : (i + 1) << 32 | (uint32_t)~i;
+}
+
 /* Data for the target's queue comes after the bytes; injected buffers are free at once. */
 static void case_data(void)
 {
@@ -345,12 +351,19 @@ static void case_data(void)
 	if (origin) {
 		unsigned char small[64];
 		for (unsigned i = 0; i < TIMES; i++) {
+			struct iovec iov = { small, 64 };
+			struct fi_rma_iov where = { i * 64, 64, KEY };
+			struct fi_msg_rma m = { &iov, NULL, 1, peer, &where, 1, NULL, data_of(i) };
+
 			memset(small, (int)i, sizeof(small));
-			if (i % 2)
-				AGAIN(fi_inject_writedata(ep, small, 64, i, peer, i * 64, KEY));
+			if (i % 3 == 0)
+				AGAIN(fi_inject_writedata(ep, small, 64, data_of(i), peer, i * 64, KEY));
+			else if (i % 3 == 1)
+				AGAIN(fi_writedata(ep, small, 64, NULL, data_of(i), peer, i * 64, KEY,
+						   NULL));
 			else
-				AGAIN(fi_writedata(ep, small, 64, NULL, i, peer, i * 64, KEY, NULL));
-			if (i % 2 == 0)
+				AGAIN(fi_writemsg(ep, &m, FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE));
+			if (i % 3)
 				CHECK(!completion(NULL, FI_RMA | FI_WRITE));
 			memset(small, 255, sizeof(small));
 		}
@@ -362,7 +375,7 @@ static void case_data(void)
 			long ret;
 			while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
 				sched_yield();
-			CHECK(ret == 1 && e.data == i && e.len == 64);
+			CHECK(ret == 1 && e.data == data_of(i) && e.len == 64);
 			CHECK(mem[i * 64] == (i & 255) && mem[i * 64 + 63] == (i & 255));
 		}
 	}
@@ -908,6 +921,65 @@ static void received(size_t len)
 	CHECK(ret == 1 && e.len == len);
 }
 
+static void post(size_t len, int tagged)
+{
+	if (tagged)
+		OK(fi_trecv(ep, mem, len, NULL, peer, 7, 0, NULL));
+	else
+		OK(fi_recv(ep, mem, len, NULL, peer, NULL));
+}
+
+/* Data of messages comes with them, whatever their length, form and order with their receive. */
+static void case_message_data(void)
+{
+	static const size_t sizes[] = { 0, 8, 1000, 5000, 20000, 300000 };
+	enum { SIZES = sizeof(sizes) / sizeof(*sizes), FORMS = 3 };
+
+	CHECK(info->domain_attr->cq_data_size == 8);
+	for (uint64_t i = 0; i < FORMS * 4 * SIZES; i++) {
+		size_t len = sizes[i % SIZES];
+		int tagged = i / SIZES % 2, late = i / (2 * SIZES) % 2;
+		uint64_t form = i / (4 * SIZES), kind = tagged ? FI_TAGGED : FI_MSG;
+		uint64_t how = FI_REMOTE_CQ_DATA | FI_COMPLETION | FI_DELIVERY_COMPLETE;
+		struct iovec iov = { local, len };
+		struct fi_msg m = { &iov, NULL, 1, peer, &how, data_of(i) };
+		struct fi_msg_tagged t = { &iov, NULL, 1, peer, 7, 0, &how, data_of(i) };
+		struct fi_cq_data_entry e;
+		int injected = form == 0 && len <= info->tx_attr->inject_size;
+		long ret;
+		char c = 'x';
+
+		if (!origin && !late)
+			post(len, tagged);
+		meet();
+		if (origin) {
+			if (injected && tagged)
+				AGAIN(fi_tinjectdata(ep, local, len, data_of(i), peer, 7));
+			else if (injected)
+				AGAIN(fi_injectdata(ep, local, len, data_of(i), peer));
+			else if (form < 2 && tagged)
+				AGAIN(fi_tsenddata(ep, local, len, NULL, data_of(i), peer, 7, &how));
+			else if (form < 2)
+				AGAIN(fi_senddata(ep, local, len, NULL, data_of(i), peer, &how));
+			else if (tagged)
+				AGAIN(fi_tsendmsg(ep, &t, how));
+			else
+				AGAIN(fi_sendmsg(ep, &m, how));
+			put(&c, 1);
+			if (!injected)
+				CHECK(!completion(&how, kind | FI_SEND));
+			continue;
+		}
+		get(&c, 1);
+		if (late)
+			post(len, tagged);
+		while ((ret = fi_cq_read(rxcq, &e, 1)) == -FI_EAGAIN)
+			sched_yield();
+		CHECK(ret == 1 && e.len == len && e.data == data_of(i));
+		CHECK(e.flags == (kind | FI_RECV | FI_REMOTE_CQ_DATA));
+	}
+}
+
 /* One side has begun to send or receive a long message, or gets a request for an atomic
  * operation, and computes. With SERVED a thread of its process answers the other side; else
  * nothing happens until its next call. */
@@ -1157,6 +1229,7 @@ static const struct {
 	{ "left", case_left },		     { "asleep", case_asleep },
 	{ "behind", case_behind },	     { "taken", case_taken },
 	{ "notified", case_notified },	     { "computes", case_computes },
+	{ "message_data", case_message_data },
 };
 
 int main(int argc, char **argv)

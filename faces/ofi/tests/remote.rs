@@ -77,6 +77,7 @@ cases! {
     write__reaches_every_endpoint_of_a_domain_and_oneself "everywhere";
     writemsg__pieces_here_and_there_are_one_operation "pieces";
     writedata__data_comes_behind_the_bytes "data";
+    senddata__eight_bytes_come_with_each_form_of_message "message_data";
     write__what_is_not_allowed_is_an_error_and_nothing_is_done "refused";
     read__ends_when_its_region_is_closed "closed";
     atomic__each_type_each_form "atomic";

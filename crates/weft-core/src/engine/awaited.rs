@@ -30,7 +30,7 @@ impl Wanted {
     #[inline]
     fn met(&self, peer: PeerId, common: &Common, tag: u64, len: u64) -> Awaited {
         let error = (len > self.len).then_some(OpError::Truncated { sent: len });
-        let data = super::eager::data_of(common);
+        let data = super::eager::data_of(common, 0);
         let len = len.min(self.len);
         Awaited { status: Status { source: Some(peer), tag, len, data, value: 0 }, error }
     }

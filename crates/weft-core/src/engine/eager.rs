@@ -32,9 +32,10 @@ pub(super) fn flags(a: &SendArgs) -> u16 {
     f
 }
 
-/// Returns the completion data in a header.
-pub(super) fn data_of(common: &Common) -> Option<u32> {
-    (common.flags & flags::DATA64 != 0).then_some(common.imm)
+/// Returns the completion data in a header whose type has this high half.
+pub(super) fn data_of(common: &Common, high: u32) -> Option<u64> {
+    let data = u64::from(high) << 32 | u64::from(common.imm);
+    (common.flags & flags::DATA64 != 0).then_some(data)
 }
 
 /// Returns the index of the matching queue of a message: tagged or untagged.
@@ -58,12 +59,14 @@ pub(super) fn next(every: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: OpId
             op.request = true;
             p.outgoing.requests += 1;
         }
+        let high = (s.data >> 32) as u32;
         // Only a message with a number can be answered.
-        if s.len + Eager::LEN as u64 <= mtu && !s.receipt {
-            (Packet::Eager(Eager { tag: s.tag }), s.imm)
+        let packet = if s.len + Eager::LEN as u64 <= mtu && !s.receipt && high == 0 {
+            Packet::Eager(Eager { tag: s.tag })
         } else {
-            (Packet::EagerFirst(EagerFirst { tag: s.tag, total: s.len, msg: id.0 }), s.imm)
-        }
+            Packet::EagerFirst(EagerFirst { tag: s.tag, total: s.len, msg: id.0, data: high })
+        };
+        (packet, s.data as u32)
     } else {
         (Packet::EagerMore(EagerMore { offset: s.sent }), id.0)
     };
@@ -147,13 +150,13 @@ impl Engine {
         }
         if let Some(id) = self.matching.posted[queue_of(common)].arrive(peer, eager.tag) {
             self.consumed(peer, len);
-            self.matched(id, peer, eager.tag, len, data_of(common));
+            self.matched(id, peer, eager.tag, len, data_of(common, 0));
             return self.complete_now(id);
         }
         if let Some(placement) = self.for_awaiting(peer, common, eager.tag, len) {
             return placement;
         }
-        match self.store(peer, common, eager.tag, len, StoredState::Here) {
+        match self.store(peer, (common, 0), eager.tag, len, StoredState::Here) {
             Some(id) => {
                 self.on_stored(peer, len);
                 Placement::Store { id, offset: 0, total: len }
@@ -199,14 +202,15 @@ impl Engine {
             self.offend(peer);
             return Placement::None;
         }
-        let data = data_of(common);
+        let data = data_of(common, first.data);
+        let from = (common, first.data);
         let target = if active {
             if len == first.total {
                 self.stats.messages_received += 1;
                 self.answer_eager(peer, receipt);
                 return Placement::Active { peer, tag: first.tag };
             }
-            let Some(id) = self.keep(peer, common, first.tag, first.total, StoredState::Arriving)
+            let Some(id) = self.keep(peer, from, first.tag, first.total, StoredState::Arriving)
             else {
                 return Placement::None;
             };
@@ -216,7 +220,7 @@ impl Engine {
             self.bind(now, id, peer);
             Target::Recv(id)
         } else {
-            match self.store(peer, common, first.tag, first.total, StoredState::Arriving) {
+            match self.store(peer, from, first.tag, first.total, StoredState::Arriving) {
                 Some(id) => Target::Stored(id),
                 None => return Placement::None,
             }
@@ -342,12 +346,12 @@ impl Engine {
     pub(super) fn store(
         &mut self,
         peer: PeerId,
-        common: &Common,
+        (common, high): (&Common, u32),
         tag: u64,
         len: u64,
         state: StoredState,
     ) -> Option<u32> {
-        let id = self.keep(peer, common, tag, len, state)?;
+        let id = self.keep(peer, (common, high), tag, len, state)?;
         self.stats.unexpected += 1;
         self.matching.unexpected[queue_of(common)].add(peer, tag, id);
         Some(id)
@@ -357,12 +361,12 @@ impl Engine {
     fn keep(
         &mut self,
         peer: PeerId,
-        common: &Common,
+        (common, high): (&Common, u32),
         tag: u64,
         len: u64,
         state: StoredState,
     ) -> Option<u32> {
-        let data = data_of(common);
+        let data = data_of(common, high);
         let id = self.matching.stored.insert(Stored { peer, tag, data, len, state, taker: None });
         if id.is_none() {
             self.offend(peer);
@@ -377,7 +381,7 @@ impl Engine {
         peer: PeerId,
         tag: u64,
         len: u64,
-        data: Option<u32>,
+        data: Option<u64>,
     ) -> u64 {
         self.stats.messages_received += 1;
         let Some(op) = self.ops.get_mut(id.0) else { return 0 };

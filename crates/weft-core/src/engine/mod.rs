@@ -78,7 +78,7 @@ pub use waits::Wait;
 struct Stored {
     peer: PeerId,
     tag: u64,
-    data: Option<u32>,
+    data: Option<u64>,
     len: u64,
     state: StoredState,
     /// The receive that took it while fragments were still arriving.
@@ -301,7 +301,7 @@ impl Engine {
             tag: a.tag,
             len: a.len,
             flags: eager::flags(&a),
-            imm: a.data.unwrap_or(0),
+            data: a.data.unwrap_or(0),
             addr: a.addr,
             sent: 0,
             asked: 0,

@@ -49,7 +49,7 @@ pub(crate) struct Send {
     pub tag: u64,
     pub len: u64,
     pub flags: u16,
-    pub imm: u32,
+    pub data: u64,
     pub addr: u64,
     pub sent: u64,
     /// Bytes the receiver has asked for.

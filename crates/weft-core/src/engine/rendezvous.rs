@@ -24,8 +24,9 @@ pub(super) fn announce(most: u32, p: &mut Peer, ops: &mut Slab<super::Op>, id: O
     p.outgoing.rendezvous += 1;
     let direct = p.path.caps.direct && s.len >= u64::from(p.path.limits.direct_min);
     let addr = if direct { s.addr } else { 0 };
-    let rts = Rts { tag: s.tag, total: s.len, msg: id.0, addr };
-    Step::Send(Desc::bare(Packet::Rts(rts), s.imm).with_flags(s.flags), 1, true)
+    let data = (s.data >> 32) as u32;
+    let rts = Rts { tag: s.tag, total: s.len, msg: id.0, data, addr };
+    Step::Send(Desc::bare(Packet::Rts(rts), s.data as u32).with_flags(s.flags), 1, true)
 }
 
 /// Returns the packets that are left of a stream.
@@ -79,7 +80,7 @@ impl Engine {
         p.incoming.rendezvous += 1;
         // An address range that would exceed memory counts as no address.
         let addr = rts.addr.checked_add(rts.total).map_or(0, |_| rts.addr);
-        let data = eager::data_of(common);
+        let data = eager::data_of(common, rts.data);
         match self.arrive(now, eager::queue_of(common), peer, rts.tag) {
             Some(id) => {
                 self.matched(id, peer, rts.tag, rts.total, data);
@@ -87,7 +88,7 @@ impl Engine {
             }
             None => {
                 let state = StoredState::Announced { msg: rts.msg, addr };
-                if self.store(peer, common, rts.tag, rts.total, state).is_some() {
+                if self.store(peer, (common, rts.data), rts.tag, rts.total, state).is_some() {
                     self.on_unmatched(now, peer);
                 }
             }

@@ -69,6 +69,8 @@ impl Engine {
         if a.sync || a.delivered {
             return None;
         }
+        // Longer data need a longer header.
+        let imm = u32::try_from(a.data.unwrap_or(0)).ok()?;
         let len = u32::try_from(a.len).ok()?;
         let p = self.peers.get_mut(a.peer.0 as usize)?;
         let clear = p.state == State::Ready
@@ -79,12 +81,12 @@ impl Engine {
             return None;
         }
         if p.conn.windows.is_some() {
-            return if a.inject { self.reserve_numbered(a, len, header) } else { None };
+            return if a.inject { self.reserve_numbered(a, (len, imm), header) } else { None };
         }
         if !p.conn.credit.take(len as usize, a.active) {
             return None;
         }
-        let common = p.conn.common(flags(a), Seq(0), a.data.unwrap_or(0));
+        let common = p.conn.common(flags(a), Seq(0), imm);
         wire::emit_into(&common, &Packet::Eager(Eager { tag: a.tag }), header);
         Some(Reservation { peer: a.peer, len, numbered: None })
     }
@@ -93,7 +95,7 @@ impl Engine {
     fn reserve_numbered(
         &mut self,
         a: &SendArgs,
-        len: u32,
+        (len, imm): (u32, u32),
         header: &mut HeaderBuf,
     ) -> Option<Reservation> {
         if self.ended.is_some() || self.ops.is_full() {
@@ -125,7 +127,7 @@ impl Engine {
         if w.should_ask(1, self.cfg.ack_every, false) {
             flags |= flag::ACKNOW;
         }
-        let common = p.conn.common(flags, seq, a.data.unwrap_or(0));
+        let common = p.conn.common(flags, seq, imm);
         wire::emit_into(&common, &Packet::Eager(Eager { tag: a.tag }), header);
         Some(Reservation { peer: a.peer, len, numbered: Some((flags, seq)) })
     }
@@ -145,12 +147,12 @@ impl Engine {
         flags: u16,
         seq: Seq,
     ) -> Option<OpId> {
-        let imm = a.data.unwrap_or(0);
+        let data = a.data.unwrap_or(0);
         let send = Send {
             tag: a.tag,
             len: a.len,
             flags,
-            imm,
+            data,
             addr: a.addr,
             sent: a.len,
             asked: 0,
@@ -165,7 +167,8 @@ impl Engine {
         let idle = w.send.in_flight() == 0;
         let packet = Packet::Eager(Eager { tag: a.tag });
         let payload = Payload::Op { op, offset: 0, len: a.len as u32 };
-        let pushed = w.send.push(now, Desc { packet, flags, imm, payload, bulk: false });
+        let pushed =
+            w.send.push(now, Desc { packet, flags, imm: data as u32, payload, bulk: false });
         debug_assert_eq!(pushed, seq);
         if flags & flag::ACKNOW != 0 {
             w.note_asked();

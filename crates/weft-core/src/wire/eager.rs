@@ -11,9 +11,9 @@ packet! {
 }
 
 packet! {
-    /// The first fragment of a message. `imm` is remote completion data when `DATA64` is set.
+    /// The first fragment of a message. `imm` is the low half of remote completion data when
+    /// `DATA64` is set.
     EagerFirst, 48;
-    pad 44..48;
     {
         /// Match bits; of an active message, handler number (low half) and argument (high half).
         tag / TAG: u64 = 24, "{:#x}";
@@ -21,6 +21,8 @@ packet! {
         total / TOTAL: u64 = 32, "{}";
         /// The sender's number for the message.
         msg / MSG: u32 = 40, "{}";
+        /// High half of the remote completion data.
+        data / DATA: u32 = 44, "{}";
     }
 }
 

@@ -17,9 +17,9 @@ pub mod status {
 }
 
 packet! {
-    /// Request to send: announces a message. `imm` is remote completion data when `DATA64` is set.
+    /// Request to send: announces a message. `imm` is the low half of remote completion data when
+    /// `DATA64` is set.
     Rts, 56;
-    pad 44..48;
     {
         /// Match bits.
         tag / TAG: u64 = 24, "{:#x}";
@@ -27,6 +27,8 @@ packet! {
         total / TOTAL: u64 = 32, "{}";
         /// The sender's number for the message.
         msg / MSG: u32 = 40, "{}";
+        /// High half of the remote completion data.
+        data / DATA: u32 = 44, "{}";
         /// Address of the message in the sender's memory for a remote copy; 0 when it offers none.
         addr / ADDR: u64 = 48, "{:#x}";
     }

@@ -266,7 +266,7 @@ fn is_sequenced__all_but_hello_ack_bye_and_what_concerns_lengths() {
 
 #[test]
 fn view__reads_fields_of_its_own_type_only() {
-    let rts = Rts { tag: 1, total: 2, msg: 3, addr: 4 };
+    let rts = Rts { tag: 1, total: 2, msg: 3, data: 0, addr: 4 };
     let header = emit(&common(), &Packet::Rts(rts));
     let view = View::new_checked(header.as_slice()).unwrap();
     assert_eq!((view.get(Rts::TAG), view.get(Rts::TOTAL)), (Some(1), Some(2)));

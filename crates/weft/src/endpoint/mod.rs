@@ -290,7 +290,11 @@ impl Endpoint {
         sync: bool,
     ) -> Operation {
         let reactor = &mut *self.reactor.borrow_mut();
-        let args = SendArgs { data: imm, sync, ..SendArgs::new(to, tag, data.len() as u64) };
+        let args = SendArgs {
+            data: imm.map(u64::from),
+            sync,
+            ..SendArgs::new(to, tag, data.len() as u64)
+        };
         if reactor.send_now(&args, &data) {
             let status = Status { source: Some(to), tag, len: data.len(), ..Status::default() };
             return self.ended(Ok(status), data);

@@ -92,7 +92,7 @@ impl Call {
             Some(other) => return Err(other),
         };
         data.truncate(status.len);
-        if status.data != Some(self.under_way.word) {
+        if status.data != Some(self.under_way.word.into()) {
             return Err(self.mismatch(from, status.data, sent, &data));
         }
         match sent > len as u64 {
@@ -113,9 +113,9 @@ impl Call {
     }
 
     #[cold]
-    fn mismatch(&self, from: usize, theirs: Option<u32>, sent: u64, data: &[u8]) -> OpError {
+    fn mismatch(&self, from: usize, theirs: Option<u64>, sent: u64, data: &[u8]) -> OpError {
         let of = (self.size(), self.group.inner.list);
-        let says = match theirs {
+        let says = match theirs.and_then(|word| u32::try_from(word).ok()) {
             Some(word) => text(word, whole_len(word, sent, data), of),
             None => ANOTHER_BUILD.to_owned(),
         };
@@ -177,7 +177,7 @@ impl Running {
             None => Ok(()),
             Some(Stray { ago, ours: (word, bytes), message }) => {
                 let of = (group.size(), inner.list);
-                let says = match message.data {
+                let says = match message.data.and_then(|word| u32::try_from(word).ok()) {
                     Some(word) => text(word, whole_len(word, message.len, &[]), of),
                     None => ANOTHER_BUILD.to_owned(),
                 };

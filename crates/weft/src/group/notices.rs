@@ -263,7 +263,7 @@ impl Notices {
         last.into_iter().find_map(|known| {
             let bits = bits_of(ended.context, COLLECTIVE, known.number);
             let message = port.endpoint().arrived(bits)?;
-            if message.data == Some(known.word) {
+            if message.data == Some(known.word.into()) {
                 // The message is of the same operation: of a group that was made anew with this
                 // one's context.
                 return None;

@@ -20,7 +20,7 @@ pub struct Status {
     /// Bytes moved.
     pub len: usize,
     /// Completion data the sender gave.
-    pub data: Option<u32>,
+    pub data: Option<u64>,
     /// Old value, for atomic operations.
     pub value: u64,
 }

@@ -493,7 +493,7 @@ impl Open {
         let args = SendArgs {
             context: context_of(key),
             sync: sending.is_sync,
-            data: sending.is_sync.then_some(MATCHED),
+            data: sending.is_sync.then_some(MATCHED.into()),
             // A copy needs no acknowledgement at once.
             inject: !sending.is_sync && len <= COPIED,
             ..SendArgs::new(peer, sending.bits, len as u64)

@@ -42,8 +42,8 @@ pub enum Origin {
 impl Origin {
     /// Returns the origin of a message with completion data.
     #[inline]
-    pub fn of(data: Option<u32>) -> Origin {
-        match data {
+    pub fn of(data: Option<u64>) -> Origin {
+        match data.map(|data| data as u32) {
             Some(data) if data & BROUGHT == 0 => Origin::Endpoint,
             Some(data) if data & OFFERED == 0 => Origin::Wire(PeerIndex(data as u16)),
             Some(data) => Origin::Offer(data & !(BROUGHT | OFFERED)),
@@ -125,7 +125,7 @@ impl Wired {
 impl Open {
     /// Returns the address of a message's sender, and the message's length.
     #[inline]
-    pub fn origin(&self, source: PeerId, data: Option<u32>, len: u64) -> (PeerId, u64) {
+    pub fn origin(&self, source: PeerId, data: Option<u64>, len: u64) -> (PeerId, u64) {
         match Origin::of(data) {
             Origin::Endpoint => (source, len),
             Origin::Wire(peer) => (peer_id(peer), len),
@@ -233,7 +233,7 @@ impl Open {
         let slot = wired.brought.add((bytes, None));
         let args = SendArgs {
             context: SENT_ON | u64::from(slot),
-            data: Some(BROUGHT | mark),
+            data: Some((BROUGHT | mark).into()),
             inject: len <= COPIED,
             ..SendArgs::new(me, bits, len as u64)
         };
@@ -278,7 +278,7 @@ impl Open {
     }
 
     /// Drops an announced message: its sender learns that it was taken.
-    pub fn drop_offer(&mut self, data: Option<u32>) {
+    pub fn drop_offer(&mut self, data: Option<u64>) {
         let Origin::Offer(at) = Origin::of(data) else { return };
         let Some(wired) = &mut self.wired else { return };
         if let Some(offer) = wired.offers.take(at) {
@@ -288,7 +288,7 @@ impl Open {
 
     /// Pulls the announced message that a receive has matched. False if the message has come as it
     /// is.
-    pub fn pull_offer(&mut self, key: Key, data: Option<u32>) -> bool {
+    pub fn pull_offer(&mut self, key: Key, data: Option<u64>) -> bool {
         let Origin::Offer(at) = Origin::of(data) else { return false };
         let (Some(wired), Some(request)) = (&mut self.wired, self.requests.get_mut(key)) else {
             return true;

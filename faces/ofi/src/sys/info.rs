@@ -189,7 +189,7 @@ fn domain(offer: &Offer) -> Result<*mut DomainAttr, c_int> {
             av_type: offer.av_type,
             mr_mode: offer.mr_mode,
             mr_key_size: 8,
-            cq_data_size: 4,
+            cq_data_size: 8,
             cq_cnt: 1 << 10,
             ep_cnt: 1 << 10,
             tx_ctx_cnt: 1 << 10,

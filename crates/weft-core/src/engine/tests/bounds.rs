@@ -47,7 +47,7 @@ fn eager__beyond_the_credit_after_the_end_keeps_what_was_here() {
 
 #[test]
 fn eager_first__that_lies_about_its_length_ends_the_session() {
-    let first = |total| Packet::EagerFirst(EagerFirst { tag: 1, total, msg: 1 });
+    let first = |total| Packet::EagerFirst(EagerFirst { tag: 1, total, msg: 1, data: 0 });
     for (total, len) in [(10, 11), (u64::MAX, 5), (u64::from(u32::MAX), 5), (1 << 30, 5)] {
         for flags in [0, flags::ACTIVE] {
             let mut net = Net::open((memory(), Config::default()));
@@ -71,7 +71,7 @@ fn eager_more__out_of_place_is_refused() {
     let mut net = Net::open((memory(), Config::default()));
     let recv = net.recv(1, None, 1, 8);
     inject(&mut net, 0, Packet::EagerMore(EagerMore { offset: 0 }), 1, 0, 5);
-    let first = Packet::EagerFirst(EagerFirst { tag: 1, total: 20, msg: 1 });
+    let first = Packet::EagerFirst(EagerFirst { tag: 1, total: 20, msg: 1, data: 0 });
     inject(&mut net, 0, first, 0, 0, 5);
     for (offset, imm, len) in [(4, 1, 5), (6, 1, 5), (5, 2, 5), (5, 1, 16), (u64::MAX, 1, 5)] {
         inject(&mut net, 0, Packet::EagerMore(EagerMore { offset }), imm, 0, len);
@@ -85,7 +85,7 @@ fn eager_more__out_of_place_is_refused() {
 #[test]
 fn active__message_in_one_first_fragment_is_whole() {
     let mut net = Net::open((memory(), Config::default()));
-    let first = Packet::EagerFirst(EagerFirst { tag: 1, total: 20, msg: 1 });
+    let first = Packet::EagerFirst(EagerFirst { tag: 1, total: 20, msg: 1, data: 0 });
     inject(&mut net, 0, first, 0, flags::ACTIVE, 20);
     assert!(matches!(&net.nodes[1].upcalls[..], [(_, 1, Body::Bytes(b))] if *b == [9; 20]));
     inject(&mut net, 0, first, 0, flags::ACTIVE, 0);

@@ -322,7 +322,7 @@ fn queue__that_does_not_move_refuses_and_ends() {
 #[test]
 fn hostile__announcements_beyond_what_is_granted_end_the_session() {
     let mut net = Net::open((memory(), little(Config::default(), 64)));
-    let rts = |msg| Packet::Rts(Rts { tag: 1, total: 9, msg, addr: 0 });
+    let rts = |msg| Packet::Rts(Rts { tag: 1, total: 9, msg, data: 0, addr: 0 });
     for i in 0..80 {
         let header = forge(&mut net, 0, 1, 0, rts(i));
         net.inject(0, 1, header.as_slice(), Body::Bytes(vec![]));

@@ -9,7 +9,9 @@ fn claim__in_every_state_of_arrival_receives_the_message() {
             for steps in 0..14 {
                 let mut net = Net::open(kind.clone());
                 let data = pattern(len, len);
-                let send = net.send_with(0, 1, 1, &data, |a| SendArgs { data: Some(5), ..a });
+                // In more than four bytes, but for the shortest message.
+                let of = Some(5 | len << 40);
+                let send = net.send_with(0, 1, 1, &data, |a| SendArgs { data: of, ..a });
                 net.send(0, 1, 1, b"second");
                 net.flush(0);
                 let until = net.now + Duration::from_millis(1);
@@ -20,7 +22,7 @@ fn claim__in_every_state_of_arrival_receives_the_message() {
                 else {
                     continue;
                 };
-                assert_eq!((probed.len, probed.tag, probed.data), (len, 1, Some(5)));
+                assert_eq!((probed.len, probed.tag, probed.data), (len, 1, of));
                 // A receive posted now must not get the claimed message.
                 let other = net.recv(1, Some(0), 1, 6);
                 net.run(steps % 3);
@@ -28,7 +30,7 @@ fn claim__in_every_state_of_arrival_receives_the_message() {
                 net.wait(&[(0, send), (1, recv), (1, other)]);
                 assert!(net.nodes[1].bytes(recv) == data);
                 assert_eq!(net.nodes[1].bytes(other), b"second");
-                assert_eq!(net.nodes[1].ok(recv).data, Some(5));
+                assert_eq!(net.nodes[1].ok(recv).data, of);
                 net.run(1000);
                 net.assert_clean();
             }

@@ -200,7 +200,7 @@ fn rts__of_absurd_length_is_only_a_number() {
         let mut net = Net::open(kind);
         let recv = net.recv(1, None, 1, 100);
         for (seq, addr) in [(0, 0), (1, u64::MAX), (2, 1 << 50)] {
-            let rts = Rts { tag: 1, total: u64::MAX - 1, msg: 3, addr };
+            let rts = Rts { tag: 1, total: u64::MAX - 1, msg: 3, data: 0, addr };
             let header = forge(&mut net, 0, 1, seq, Packet::Rts(rts));
             net.inject(0, 1, header.as_slice(), Body::Fake(0));
         }

@@ -60,7 +60,7 @@ impl Posted<'_> {
         to: PeerId,
         tag: u64,
         data: &[u8],
-        imm: Option<u32>,
+        imm: Option<u64>,
         untagged: bool,
     ) -> Result<(), Refused> {
         let reactor = &mut *self.reactor.borrow_mut();

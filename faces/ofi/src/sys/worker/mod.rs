@@ -407,7 +407,7 @@ impl Worker {
         let peer = self.peer(state, to)?;
         // SAFETY: promised by the caller.
         let bytes = unsafe { slice(buf, len) };
-        match self.endpoint.posted().inject(peer, tag, bytes, data.map(|d| d as u32), untagged) {
+        match self.endpoint.posted().inject(peer, tag, bytes, data, untagged) {
             Ok(()) => {
                 state.count(Direction::Send, true);
                 self.meet(state, peer);
@@ -491,7 +491,7 @@ impl Worker {
             peer,
             tag: op.tag,
             len: len as u64,
-            data: op.data.map(|d| d as u32),
+            data: op.data,
             context: u64::from(at),
             addr: 0,
             inject,

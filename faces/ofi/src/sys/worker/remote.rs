@@ -59,7 +59,7 @@ struct Transfer {
 /// Bytes were written, with data for the completion queue.
 struct Notice {
     from: PeerId,
-    data: u32,
+    data: u64,
     len: usize,
 }
 
@@ -98,27 +98,37 @@ pub(super) fn parts(notice: &[u8]) -> Option<impl Iterator<Item = [u64; 3]> + '_
     whole.then(|| notice.chunks_exact(PART).map(part))
 }
 
-/// Returns the number of bytes written; `None` if a part may not be written, so was not.
-fn verify(regions: &Regions<'_>, notice: &[u8]) -> Option<u64> {
+/// Returns the completion data of a notice and the number of bytes written; `None` if a part may
+/// not be written, so was not.
+fn verify(regions: &Regions<'_>, notice: &[u8]) -> Option<[u64; 2]> {
     let need = Rights { read: false, write: true };
+    let (written, data) = notice.split_last_chunk::<8>()?;
     let mut total = 0u64;
-    for [key, offset, len] in parts(notice)? {
+    for [key, offset, len] in parts(written)? {
         regions.check(key, offset, len, need).ok()?;
         total = total.checked_add(len)?;
     }
-    Some(total)
+    Some([u64::from_le_bytes(*data), total])
+}
+
+/// Encodes a notice of these pieces with completion data.
+fn notice_with(data: u64, remote: &[RmaIov]) -> Vec<u8> {
+    let mut bytes = notice(remote);
+    bytes.extend_from_slice(&data.to_le_bytes());
+    bytes
 }
 
 impl Remote {
     pub fn new(endpoint: &Endpoint) -> Remote {
         let notices: Rc<RefCell<Vec<Notice>>> = Rc::default();
         endpoint.active().handle_at_once(NOTICE, |regions, _, data| {
-            verify(regions, &data).map(|len| len.to_le_bytes().to_vec())
+            verify(regions, &data).map(|two| two.map(u64::to_le_bytes).concat())
         });
         let heard = notices.clone();
         endpoint.active().handle(NOTICE, move |_, message| {
-            let len = u64::from_le_bytes(message.data.try_into().unwrap_or_default()) as usize;
-            let data = message.argument;
+            let Some((data, len)) = message.data.split_first_chunk::<8>() else { return };
+            let data = u64::from_le_bytes(*data);
+            let len = u64::from_le_bytes(len.try_into().unwrap_or_default()) as usize;
             heard.borrow_mut().push(Notice { from: message.source, data, len });
         });
         let touched = Touched::new(endpoint);
@@ -260,20 +270,21 @@ impl Worker {
         let wanted = !op.injected && state.reports(way, op.flags);
         let flags = cap::RMA | kind;
         let report = Report { context: op.context, flags, way, wanted, buf, len };
-        let heard = op.data.is_some() && op.flags & cap::DELIVERY_COMPLETE != 0;
-        let left = segments.len() as u32 + u32::from(heard);
+        let heard = op.data.filter(|_| op.flags & cap::DELIVERY_COMPLETE != 0);
+        let notices = u32::from(heard.is_some());
+        let left = segments.len() as u32 + notices;
         let tells = (op.read && self.events).then(|| (peer, remote.to_vec()));
-        let notice = heard.then(|| notice(remote));
+        let notice = heard.map(|data| notice_with(data, remote));
         let at =
             state.remote.keep(Transfer { report, left, error: None, _copy: copy, notice, tells });
         // SAFETY: the caller's memory is valid until the completion, and so is the copy.
         let refused = unsafe { self.post(peer, at, &segments, op.read) };
         if let Some((parts, refused)) = refused {
-            return self.not_started(state, at, (left, parts + u32::from(heard)), refused);
+            return self.not_started(state, at, (left, parts + notices), refused);
         }
         match op.data {
-            Some(data) if heard => self.notify(state, peer, at, data as u32),
-            Some(data) => self.notify_early(peer, data as u32, remote),
+            Some(_) if heard.is_some() => self.notify(state, peer, at),
+            Some(data) => self.notify_early(peer, data, remote),
             None => {}
         }
         if self.events && !op.read {
@@ -283,21 +294,21 @@ impl Worker {
     }
 
     /// Sends the peer a notice of the bytes written before.
-    fn notify_early(&self, peer: PeerId, data: u32, remote: &[RmaIov]) {
-        if let Err(why) = self.endpoint.active().send(peer, NOTICE, data, &notice(remote)) {
+    fn notify_early(&self, peer: PeerId, data: u64, remote: &[RmaIov]) {
+        if let Err(why) = self.endpoint.active().send(peer, NOTICE, 0, &notice_with(data, remote)) {
             log::warn!("{}: remote completion data: {why}", self.endpoint.peer(peer).describe());
         }
     }
 
     /// Sends a notice as a part of a transfer, which ends when the notice has arrived.
-    fn notify(&self, state: &mut State, peer: PeerId, at: u32, data: u32) {
+    fn notify(&self, state: &mut State, peer: PeerId, at: u32) {
         let Some(Some(transfer)) = state.remote.transfers.get(at as usize) else { return };
         let Some(notice) = &transfer.notice else { return };
         let args = SendArgs {
             active: true,
             delivered: true,
             context: OF_TRANSFER | u64::from(at),
-            ..SendArgs::new(peer, u64::from(data) << 32 | u64::from(NOTICE), notice.len() as u64)
+            ..SendArgs::new(peer, NOTICE.into(), notice.len() as u64)
         };
         // SAFETY: the transfer keeps the bytes until all its parts have ended.
         if let Err(refused) = unsafe { self.endpoint.posted().send(notice.as_ptr(), args) } {

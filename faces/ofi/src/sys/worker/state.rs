@@ -232,8 +232,8 @@ pub fn fields(
     flags: u64,
     len: usize,
     buf: *mut u8,
-    data: u32,
+    data: u64,
     tag: u64,
 ) -> CqTaggedEntry {
-    CqTaggedEntry { op_context, flags, len, buf: buf.cast(), data: u64::from(data), tag }
+    CqTaggedEntry { op_context, flags, len, buf: buf.cast(), data, tag }
 }

@@ -154,9 +154,13 @@ pub fn judge(hints: Option<&Hints>, api: u32) -> Result<Offer, &'static str> {
         0 => PRIMARY | SECONDARY,
         _ => expand(h.caps) | (h.caps & SECONDARY) | cap::LOCAL_COMM | cap::REMOTE_COMM,
     } | (h.caps & ON_REQUEST);
-    let progress = |asked| match asked {
-        abi::PROGRESS_CONTROL_UNIFIED => abi::PROGRESS_CONTROL_UNIFIED,
+    let auto = |asked| match asked {
+        abi::PROGRESS_AUTO => abi::PROGRESS_AUTO,
         _ => abi::PROGRESS_MANUAL,
+    };
+    let control = match h.progress.0 {
+        abi::PROGRESS_CONTROL_UNIFIED => abi::PROGRESS_CONTROL_UNIFIED,
+        asked => auto(asked),
     };
     let depth = |asked| if asked == 0 { DEPTH_UNASKED } else { asked };
     Ok(Offer {
@@ -164,7 +168,7 @@ pub fn judge(hints: Option<&Hints>, api: u32) -> Result<Offer, &'static str> {
         op_flags: h.op_flags,
         depth: (depth(h.depth.0), depth(h.depth.1)),
         threading: if h.threading == 0 { abi::THREAD_SAFE } else { h.threading },
-        progress: (progress(h.progress.0), abi::PROGRESS_MANUAL),
+        progress: (control, auto(h.progress.1)),
         av_type: if h.av_type == 0 { abi::AV_TABLE } else { h.av_type },
         mr_mode: mr_mode(h.mr_mode.unwrap_or(0), api)?,
     })
@@ -244,8 +248,6 @@ fn refuse(h: &Hints) -> Result<(), &'static str> {
         (h.pieces.0.max(h.pieces.1) > PIECES, "more pieces"),
         (h.pieces.2 > PIECES, "more remote pieces"),
         (!(0..=abi::THREAD_ENDPOINT).contains(&h.threading), "an unknown threading model"),
-        (h.progress.0 == abi::PROGRESS_AUTO, "automatic progress of control operations"),
-        (h.progress.1 == abi::PROGRESS_AUTO, "automatic progress of data"),
         (h.cq_data_size > 8, "more than 8 bytes of remote completion data"),
         (h.mr_key_size > 8, "longer memory keys"),
         (h.domain_caps & !(cap::LOCAL_COMM | cap::REMOTE_COMM) != 0, "a domain capability"),
@@ -287,6 +289,15 @@ mod tests {
         assert_eq!(offer.av_type, abi::AV_MAP);
         assert_eq!(offer.caps & (cap::SEND | cap::RECV), cap::SEND | cap::RECV);
         assert_eq!(offer.caps & cap::RMA, 0, "only what is asked for is granted");
+    }
+
+    #[test]
+    fn judge__progress_without_calls_is_for_those_that_ask() {
+        let of = |progress| judge(Some(&Hints { progress, ..Hints::default() }), NEWEST);
+        let (auto, manual) = (abi::PROGRESS_AUTO, abi::PROGRESS_MANUAL);
+        assert_eq!(of((0, auto)).unwrap().progress, (manual, auto));
+        assert_eq!(of((auto, 0)).unwrap().progress, (auto, manual));
+        assert_eq!(of((0, 0)).unwrap().progress, (manual, manual));
     }
 
     #[test]

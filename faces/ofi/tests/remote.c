@@ -184,6 +184,8 @@ static void start(void)
 	if (getenv("EVENTS"))
 		hints->caps |= FI_RMA_EVENT;
 	hints->fabric_attr->prov_name = strdup("weft");
+	if (getenv("AUTO"))
+		hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
 	if (getenv("ONE_THREAD"))
 		hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->tx_attr->msg_order = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |

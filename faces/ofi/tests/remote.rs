@@ -110,6 +110,16 @@ fn progress__of_a_rank_that_computes_is_that_of_a_thread_or_none() {
     }
 }
 
+/// Progress that a caller asks for is made inside a host too, and whatever the watchdog's setting.
+#[test]
+fn progress__without_calls_for_those_that_ask() {
+    let auto = [("AUTO", "1"), ("SERVED", "1"), ("WEFT_WATCHDOG_MS", "0")];
+    for link in [&[][..], &[LOSSY[0]]] {
+        run("computes", &[&auto[..], link].concat());
+        run("computes", &[&auto[..], link, &[("ONE_THREAD", "1")]].concat());
+    }
+}
+
 #[test]
 fn atomicvalid__agrees_with_query_atomic() {
     run("valid", &[]);

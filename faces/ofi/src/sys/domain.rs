@@ -81,6 +81,8 @@ pub struct Domain {
     /// Version of the interface the caller was written for.
     pub api: u32,
     pub workers: RefCell<Vec<Weak<Worker>>>,
+    /// True if the caller asked for progress without calls (`FI_PROGRESS_AUTO`).
+    pub is_auto: bool,
     /// Rules of the caller's memory registration.
     pub memory: Registration,
     /// The next key that the provider chooses.
@@ -168,6 +170,7 @@ unsafe extern "C" fn open(
         let domain = Arc::new(Domain {
             gate: Gate::new(!alone),
             api: fabric.head.api_version,
+            is_auto: [attr.control_progress, attr.data_progress].contains(&PROGRESS_AUTO),
             memory: Registration::of(attr.mr_mode),
             next_key: Cell::new(1),
             workers: RefCell::default(),

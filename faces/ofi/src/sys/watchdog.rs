@@ -11,8 +11,9 @@ use std::time::Duration;
 use weft_sys::forks::is_child;
 use weft_sys::threads::without_signals;
 
-/// Interval to the next visit after one that found work.
-const SOON: Duration = Duration::from_millis(1);
+/// Interval to the next visit after one that found work, and where callers asked for progress
+/// without calls.
+pub const SOON: Duration = Duration::from_millis(1);
 
 /// A domain to be visited.
 struct Watched {
@@ -72,26 +73,27 @@ fn barrier() {
     assert!(passed, "membarrier worked when it was registered for");
 }
 
-/// Has the thread visit a domain at intervals of `every` from now on. Does nothing where its
-/// callers take no lock and the system has no barrier.
-pub fn add(domain: &Domain, every: Duration) {
+/// Has the thread visit a domain at intervals of `every` from now on. False, and without effect,
+/// where its callers take no lock and the system has no barrier, or no thread starts.
+pub fn add(domain: &Domain, every: Duration) -> bool {
     if every.is_zero() {
-        return;
+        return false;
     }
     if !domain.gate.locks() && !has_barrier() {
         log::debug!("no membarrier: nobody makes progress for a program that computes");
-        return;
+        return false;
     }
     let mut watch = watch();
     if watch.domains.iter().any(|w| std::ptr::eq(w.domain, domain)) {
-        return;
+        return watch.running;
     }
+    watch.every = if watch.domains.is_empty() { every } else { watch.every.min(every) };
     watch.domains.push(Watched { domain, turns: domain.gate.turns() });
-    watch.every = every;
     watch.ended = false;
     if !watch.running {
         watch.running = start();
     }
+    watch.running
 }
 
 /// Removes the domain before it is freed.

@@ -134,8 +134,12 @@ pub fn idle() -> Idle {
 impl Worker {
     pub fn open(domain: Arc<Domain>, defaults: Defaults) -> Result<Rc<Worker>, String> {
         let (endpoint, every) = open_endpoint()?;
-        // Inside a host no packet is lost, and a silent peer is seen to run.
-        if endpoint.link_caps().iter().any(|caps| caps.network) {
+        if domain.is_auto {
+            if !watchdog::add(&domain, watchdog::SOON) {
+                return Err("FI_PROGRESS_AUTO needs membarrier(2) or FI_THREAD_SAFE".into());
+            }
+        } else if endpoint.link_caps().iter().any(|caps| caps.network) {
+            // Inside a host no packet is lost, and a silent peer is seen to run.
             watchdog::add(&domain, every);
         }
         let inject_max = crate::offer::INJECT;

@@ -9,7 +9,7 @@ use crate::fault::{Fault, Kind};
 use crate::inside::Inside;
 use crate::models::Models;
 use crate::senders::Senders;
-use crate::sys::{sleep_on, Owned};
+use crate::sys::{sleep_on, Owned, Shows};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use std::any::Any;
@@ -90,6 +90,12 @@ impl Drop for Leading<'_> {
 /// Returns the fault of a call after the end of the job.
 pub fn finished() -> Fault {
     Fault::new(Kind::Finished, "the job has been left (finish): no call is possible any more")
+}
+
+impl Shows for Gate {
+    fn hide(&self, key: u64) {
+        self.end_of_models(|models| models.hide(key));
+    }
 }
 
 impl State {

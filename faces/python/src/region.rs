@@ -220,7 +220,8 @@ impl PyHold {
             Ok((key, address.addr(), len))
         });
         let shown = shown.map_err(|fault| fault.raise(py))?;
-        let view = Py::new(py, View::new(&region.gate, shown, region.of, may_write))?;
+        let view = View::new(region.gate.clone(), shown, region.of, may_write);
+        let view = Py::new(py, view)?;
         let view = PyMemoryView::from(view.bind(py).as_any())?;
         match asarray(py) {
             Some(asarray) => Ok(asarray.call1((view,))?.unbind()),

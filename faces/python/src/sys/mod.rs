@@ -12,7 +12,7 @@ pub use buffer::Export;
 pub use guarded::{Guarded, Holds};
 pub use owned::Owned;
 pub use threads::{raise_signal, thread};
-pub use view::View;
+pub use view::{Shows, View};
 
 use std::os::fd::RawFd;
 use std::time::Duration;

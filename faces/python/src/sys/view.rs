@@ -1,16 +1,21 @@
 //! The memory of a region as an object of Python.
 
-use crate::gate::Gate;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void, CString};
 use std::sync::Arc;
 
+/// The keeper of memory that is shown.
+pub trait Shows: Send + Sync {
+    /// Notes that the memory under this key is not shown any more.
+    fn hide(&self, key: u64);
+}
+
 /// The memory of a region during an operation, by the buffer protocol (PEP 3118).
 #[pyclass(frozen, module = "weft", name = "_View")]
 pub struct View {
-    gate: Arc<Gate>,
+    keeper: Arc<dyn Shows>,
     /// The key of the region, whose memory the job keeps until this is dropped.
     key: u64,
     address: usize,
@@ -24,16 +29,15 @@ pub struct View {
 }
 
 impl View {
-    /// Shows the memory at `memory`, which the job of `gate` keeps under `key`: see
-    /// `Models::show`.
+    /// Shows the memory at `memory`, which `keeper` keeps under `key`: see `Models::show`.
     pub fn new(
-        gate: &Arc<Gate>,
+        keeper: Arc<dyn Shows>,
         (key, memory, len): (u64, usize, usize),
         (format, size): (&str, usize),
         may_write: bool,
     ) -> View {
         View {
-            gate: Arc::clone(gate),
+            keeper,
             key,
             address: memory,
             len,
@@ -47,8 +51,7 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        let key = self.key;
-        self.gate.end_of_models(|models| models.hide(key));
+        self.keeper.hide(self.key);
     }
 }
 

@@ -4,10 +4,10 @@
 //! therefore sends the peer a report: after a write, in the order of the wire, and after a read,
 //! when it has the bytes. The provider executes atomic operations, and counts them itself.
 
-use super::remote::notice;
-use super::state::State;
+use super::notice::{notice, parts};
 use super::Worker;
 use crate::sys::abi::RmaIov;
+use crate::sys::cntr::Counter;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -41,9 +41,9 @@ impl Touched {
         touched
     }
 
-    fn told(&self, regions: &Regions<'_>, read: bool, parts: &[u8]) {
+    fn told(&self, regions: &Regions<'_>, read: bool, bytes: &[u8]) {
         let rights = Rights { read, write: !read };
-        let Some(parts) = super::remote::parts(parts) else { return };
+        let Some(parts) = parts(bytes) else { return };
         let parts: Vec<[u64; 3]> = parts.collect();
         // An operation without permission was not executed, so it is not counted.
         let allowed = |p: &[u64; 3]| regions.check(p[0], p[1], p[2], rights).is_ok();
@@ -81,9 +81,9 @@ impl Worker {
     }
 
     /// Moves peers' operations to the counters of the regions.
-    pub(super) fn count_events(&self, state: &State) {
-        let sums = std::mem::take(&mut *state.remote.touched.0.borrow_mut());
-        for (which, counter) in state.bound.remote_counters.iter().enumerate() {
+    pub(super) fn count_events(&self, touched: &Touched, counters: &[Option<Rc<Counter>>; 2]) {
+        let sums = std::mem::take(&mut *touched.0.borrow_mut());
+        for (which, counter) in counters.iter().enumerate() {
             if let Some(counter) = counter {
                 counter.add_up(sums.total[which]);
             }

@@ -1,42 +1,15 @@
 //! The one receive that a caller polls for, as most callers do: posted only when necessary.
 
-use super::state::{Rec, State};
+use super::state::{Expecting, State};
 use super::{Pieces, RecvOp, Worker};
-use crate::sys::abi::cap;
-use libc::c_void;
 use weft::endpoint::Expected;
 use weft_core::engine::types::{RecvArgs, Refused};
 use weft_core::event::Status;
 use weft_core::matching::RecvSpec;
 use weft_core::{OpError, OpId, PeerId};
 
-/// A receive of a tagged message that the engine has no operation for.
-pub struct Expecting {
-    spec: RecvSpec,
-    start: *mut u8,
-    len: usize,
-    context: *mut c_void,
-    report: bool,
-    polls: u32,
-}
-
 /// Polls in vain before it is posted: the engine watches peers for operations alone.
 const POLLS: u32 = 64;
-
-impl Expecting {
-    fn rec(&self) -> Rec {
-        Rec {
-            op: None,
-            context: self.context,
-            flags: cap::RECV | cap::TAGGED,
-            report: self.report,
-            buf: self.start,
-            bounce: None,
-            multi: None,
-            silent: false,
-        }
-    }
-}
 
 impl Worker {
     /// Expects the message of a receive, if no other operation is in progress. False if the receive

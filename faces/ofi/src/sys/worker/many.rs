@@ -3,40 +3,13 @@
 //! The engine has only receives for one message. While a buffer for many is the oldest, receives
 //! wait here, and messages that arrived are claimed for them one by one.
 
-use super::state::{fields, Direction, Rec, State};
+use super::state::{fields, Direction, Multi, Rec, State, Waiting, What};
 use super::{failure_of, Worker};
 use crate::sys::abi::{cap, err, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};
 use libc::{c_int, c_void};
 use weft_core::engine::types::RecvArgs;
 use weft_core::PeerId;
-
-/// A buffer for many messages.
-pub struct Multi {
-    pub start: *mut u8,
-    pub len: usize,
-    pub used: usize,
-    /// Number of messages that are being received into it.
-    pub arriving: u32,
-    /// True if no more messages go into it.
-    pub full: bool,
-    pub context: *mut c_void,
-    pub report: bool,
-}
-
-/// A receive of untagged messages that is not posted to the engine yet.
-pub struct Waiting {
-    what: What,
-    source: Option<PeerId>,
-    /// True if the engine watches its source for silence.
-    watched: bool,
-}
-
-#[derive(Clone, Copy)]
-pub enum What {
-    Multi(usize),
-    Plain { rec: u32, start: *mut u8, len: usize },
-}
 
 impl Worker {
     /// Queues a receive here, after all others that wait.

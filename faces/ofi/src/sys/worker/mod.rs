@@ -6,6 +6,7 @@ mod events;
 mod expect;
 mod many;
 mod meet;
+mod notice;
 mod recv;
 mod remote;
 mod state;

@@ -1,8 +1,7 @@
 //! Receives and probes.
 
 use super::buffer::{Bounce, Pieces};
-use super::many::What;
-use super::state::{fields, Direction, Rec, State};
+use super::state::{fields, Direction, Rec, State, What};
 use super::{clock, looking, RecvOp, Worker};
 use crate::sys::abi::{cap, err, ADDR_NONE};
 use crate::sys::cq::{Entry, Failure};

@@ -3,6 +3,7 @@
 use super::atomic::{Answers, Asked};
 use super::buffer::Pieces;
 use super::events::Touched;
+use super::notice::{notice, parts};
 use super::state::{fields, Direction, State};
 use super::{error_of, failure_of, Worker};
 use crate::sys::abi::{cap, err, RmaIov, ADDR_NONE};
@@ -82,20 +83,6 @@ const OF_TRANSFER: u64 = 1 << 32;
 /// Returns true if this completion is that of a part of a transfer.
 pub(super) fn is_part(c: &Completion) -> bool {
     c.context & OF_TRANSFER != 0
-}
-
-/// Encoded length of a part of a region: key, offset, bytes.
-const PART: usize = 24;
-
-fn part(bytes: &[u8]) -> [u64; 3] {
-    let number = |b: &[u8]| b.iter().rev().fold(0, |sum, &b| sum << 8 | u64::from(b));
-    [number(&bytes[..8]), number(&bytes[8..16]), number(&bytes[16..PART])]
-}
-
-/// Returns the parts in a notice: key, offset and length of each.
-pub(super) fn parts(notice: &[u8]) -> Option<impl Iterator<Item = [u64; 3]> + '_> {
-    let whole = !notice.is_empty() && notice.len().is_multiple_of(PART);
-    whole.then(|| notice.chunks_exact(PART).map(part))
 }
 
 /// Returns the completion data of a notice and the number of bytes written; `None` if a part may
@@ -220,12 +207,6 @@ fn segments(local: &Pieces<'_>, remote: &[RmaIov]) -> Result<Vec<Segment>, c_int
         out.push((std::ptr::null_mut(), 0, first.key, first.addr));
     }
     Ok(out)
-}
-
-/// Encodes a notice of these pieces.
-pub(super) fn notice(remote: &[RmaIov]) -> Vec<u8> {
-    let numbers = |r: &RmaIov| [r.key, r.addr, r.len as u64];
-    remote.iter().flat_map(numbers).flat_map(u64::to_le_bytes).collect()
 }
 
 fn op_error(refused: Refused) -> OpError {
@@ -417,7 +398,7 @@ impl Worker {
             state.add(Direction::Recv, Entry { fields, source });
         }
         if state.remote.touched.has_events() {
-            self.count_events(state);
+            self.count_events(&state.remote.touched, &state.bound.remote_counters);
         }
         self.handle_answers(state);
     }

@@ -1,7 +1,6 @@
 //! The state of an endpoint.
 
 use super::buffer::Bounce;
-use super::many::{Multi, Waiting};
 use crate::sys::abi::{cap, err, CqTaggedEntry, ADDR_NONE};
 use crate::sys::av::Av;
 use crate::sys::cntr::Counter;
@@ -10,6 +9,7 @@ use libc::{c_int, c_void};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use weft_core::engine::types::{Claimed, Probed};
+use weft_core::matching::RecvSpec;
 use weft_core::{OpId, PeerId};
 
 /// An operation in progress.
@@ -71,13 +71,65 @@ pub struct Peers {
     pub met: Vec<bool>,
 }
 
+/// A buffer for many messages.
+pub struct Multi {
+    pub start: *mut u8,
+    pub len: usize,
+    pub used: usize,
+    /// Number of messages that are being received into it.
+    pub arriving: u32,
+    /// True if no more messages go into it.
+    pub full: bool,
+    pub context: *mut c_void,
+    pub report: bool,
+}
+
+/// A receive of untagged messages that is not posted to the engine yet.
+pub struct Waiting {
+    pub what: What,
+    pub source: Option<PeerId>,
+    /// True if the engine watches its source for silence.
+    pub watched: bool,
+}
+
+#[derive(Clone, Copy)]
+pub enum What {
+    Multi(usize),
+    Plain { rec: u32, start: *mut u8, len: usize },
+}
+
+/// A receive of a tagged message that the engine has no operation for.
+pub struct Expecting {
+    pub spec: RecvSpec,
+    pub start: *mut u8,
+    pub len: usize,
+    pub context: *mut c_void,
+    pub report: bool,
+    pub polls: u32,
+}
+
+impl Expecting {
+    pub fn rec(&self) -> Rec {
+        Rec {
+            op: None,
+            context: self.context,
+            flags: cap::RECV | cap::TAGGED,
+            report: self.report,
+            buf: self.start,
+            bounce: None,
+            multi: None,
+            silent: false,
+        }
+    }
+}
+
 /// Receives without an operation of the engine, and the messages that they claimed.
 #[derive(Default)]
 pub struct Receives {
     pub waiting: VecDeque<Waiting>,
     pub multis: Vec<Option<Multi>>,
     pub claims: HashMap<usize, (Claimed, Probed)>,
-    pub expecting: Option<super::expect::Expecting>,
+    pub expecting: Option<Expecting>,
     /// Number of failed peers at the last check.
     pub failures: u64,
 }

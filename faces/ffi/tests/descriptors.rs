@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use weft_core::EndpointId;
 use weft_ffi::address::NetAddress;
-use weft_ffi::meet::{post, seek, Sought};
+use weft_ffi::rendezvous::{post, seek, Sought};
 use weft_link::secure::JobKey;
 use weft_link::Address;
 

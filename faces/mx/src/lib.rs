@@ -1,8 +1,8 @@
 //! The interface of Myrinet Express (MX) over weft: `myriexpress.h` and `libmyriexpress.so`,
 //! messages with 64 match bits between numbered endpoints of hosts.
 //!
-//! An endpoint of MX is an endpoint of weft, whose engine matches; [`door`] is the client of its
-//! port that compares keys when endpoints connect. [`wire`] speaks MXoE with hosts of a trusted
+//! An endpoint of MX is an endpoint of weft, whose engine matches; [`key_check`] is the client of
+//! its port that compares keys when endpoints connect. [`wire`] speaks MXoE with hosts of a trusted
 //! network. `docs/guide/mx.md` is the guide,
 //! `docs/adr/0038-mx-over-the-engines-matching.md` the record of the decisions.
 //!
@@ -13,7 +13,7 @@
 pub mod address;
 pub mod boards;
 pub mod code;
-pub mod door;
+pub mod key_check;
 
 pub mod params;
 #[allow(unsafe_code)]

@@ -28,10 +28,10 @@ fn both(
 }
 
 fn pair(link: &str, settings: &[(&str, &str)]) {
-    let gate = Path::new(FACE.scratch).join(format!("mx-hosts-gate-{}", key()));
-    let at = gate.display().to_string();
+    let lock = Path::new(FACE.scratch).join(format!("mx-hosts-lock-{}", key()));
+    let at = lock.display().to_string();
     let out = both("pair", [&["server", &at], &["client", &at]], link, settings);
-    let _gone = std::fs::remove_file(&gate);
+    let _gone = std::fs::remove_file(&lock);
     let Some(out) = out else { return };
     let said = out.each_ref().map(text).concat();
     assert_all(&said, link);

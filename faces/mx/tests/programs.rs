@@ -16,11 +16,11 @@ fn hello__two_programs_find_each_other() {
 
 fn pair(way: Way, link: &str, settings: &[(&str, &str)]) {
     // A file that opens when the server may go on.
-    let gate = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-gate-{}", key()));
-    let at = gate.display().to_string();
+    let lock = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-lock-{}", key()));
+    let at = lock.display().to_string();
     let words: [&[&str]; 2] = [&["server", &at], &["client", &at]];
     let said = FACE.both("pair", way, words, link, settings);
-    let _gone = std::fs::remove_file(&gate);
+    let _gone = std::fs::remove_file(&lock);
     let Some(said) = said else { return };
     assert_all(&said, link);
 }

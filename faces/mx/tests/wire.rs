@@ -40,13 +40,13 @@ fn pair(
     settings: &[(&str, &str)],
     prepare: impl Fn(&Host) + Sync,
 ) {
-    let gate = Path::new(FACE.scratch).join(format!("mxoe-gate-{}", key()));
-    let at = gate.display().to_string();
+    let lock = Path::new(FACE.scratch).join(format!("mxoe-lock-{}", key()));
+    let at = lock.display().to_string();
     let words: [&[&str]; 2] = [&["server", &at], &["client", &at]];
     let mut all = vec![("WEFT_MXOE", dialect), ("TEST_SERVER", server)];
     all.extend(settings);
     let out = both(("pair", way), words, &all, prepare);
-    let _gone = std::fs::remove_file(&gate);
+    let _gone = std::fs::remove_file(&lock);
     let Some(out) = out else { return };
     let said = out.each_ref().map(text).concat();
     assert_all(&said, &format!("{dialect} {server}"));

@@ -8,14 +8,14 @@
 //!
 //! Layers: [`sys`] has the binary interface, its tables of functions, and the objects they work on;
 //! all `unsafe` code lies there. The rest is plain: [`name`] the addresses that MPI libraries
-//! exchange, [`offer`] hints and the offer made for them, [`gate`] the lock that only callers with
+//! exchange, [`offer`] hints and the offer made for them, [`lock`] the lock that only callers with
 //! several threads take, [`looks`] the looks of a caller that waits, [`vector`] address vectors,
 //! [`who`] the introductions of processes, [`atomic`] the arithmetic of atomic operations and their
 //! messages.
 #![warn(missing_docs)]
 
 pub mod atomic;
-pub mod gate;
+pub mod lock;
 pub mod looks;
 pub mod name;
 pub mod offer;

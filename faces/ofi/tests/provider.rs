@@ -135,7 +135,7 @@ fn mr__each_version_of_the_interface_has_its_ways() {
 /// A call from a signal handler inside another call is refused silently, and the interrupted call
 /// goes on; the watchdog thread does not enter meanwhile.
 #[test]
-fn gate__a_signal_handler_inside_of_a_call_is_refused() {
+fn lock__a_signal_handler_inside_of_a_call_is_refused() {
     let built = match built() {
         Ok(built) => built,
         Err(why) => return skip(why),

@@ -20,4 +20,4 @@ pub mod state;
 pub mod sys;
 pub mod wire;
 
-pub(crate) use weft_ffi::{address, meet, table};
+pub(crate) use weft_ffi::{address, rendezvous, table};

@@ -13,7 +13,7 @@ use weft_core::config::Table;
 use weft_core::exception::FOR_PEERS;
 use weft_core::transfer::select::{eager_max, protocol, rendezvous_ns, Protocol};
 use weft_core::LinkCaps;
-use weft_ffi::meet::Settings as Meet;
+use weft_ffi::rendezvous::Settings as Meet;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::shm::broker::BrokerConfig;
 use weft_link::{

@@ -1,6 +1,6 @@
 //! The code that needs `unsafe`.
 
 pub mod bell;
-pub mod gate;
 pub mod interfaces;
+pub mod lock;
 pub mod service;

@@ -7,7 +7,7 @@
 //! processor.
 
 use super::bell;
-use super::gate::{self, Bells, Face, Inside, Leader, Slot};
+use super::lock::{self, Bells, Face, Inside, Leader, Slot};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -214,7 +214,7 @@ pub(super) fn start<F: Face>(slot: &'static Slot<F>, generation: u32, bells: Arc
 fn serve<F: Face>(slot: &'static Slot<F>, generation: u32, bells: &Bells) {
     let mut seen = (0, 0);
     loop {
-        let Some(mut inside) = gate::serve(slot, generation) else { return };
+        let Some(mut inside) = lock::serve(slot, generation) else { return };
         if let Some(call) = inside.find().and_then(|seat| seat.face.next_call()) {
             drop(inside);
             F::run(call);
@@ -228,7 +228,7 @@ fn serve<F: Face>(slot: &'static Slot<F>, generation: u32, bells: &Bells) {
             Nap::Endpoint(fd) => bell::wait(&[fd, bells.service.fd()], None),
         }
         bells.service.hush();
-        let Some(mut inside) = gate::serve(slot, generation) else { return };
+        let Some(mut inside) = lock::serve(slot, generation) else { return };
         let Some(seat) = inside.find().filter(|seat| seat.leader == Leader::Service) else {
             continue;
         };

@@ -5,10 +5,10 @@ use super::open::Open;
 use crate::address::Addr;
 use crate::code::{self, Answer};
 use weft_ffi::handle;
-use weft_ffi::sys::gate;
+use weft_ffi::sys::lock;
 
 /// An endpoint, locked.
-pub type Inside = gate::Inside<Open>;
+pub type Inside = lock::Inside<Open>;
 
 /// Enters an endpoint.
 ///
@@ -19,7 +19,7 @@ pub type Inside = gate::Inside<Open>;
 pub fn enter(endpoint: Handle) -> Answer<Inside> {
     ready()?;
     let (slot, key) = handle::unpack(ENDPOINT, endpoint as u64).ok_or(code::BAD_ENDPOINT)?;
-    gate::enter_same(slot, key.generation)
+    lock::enter_same(slot, key.generation)
 }
 
 /// Enters the endpoint of an address.
@@ -29,7 +29,7 @@ pub fn enter(endpoint: Handle) -> Answer<Inside> {
 pub fn enter_local(addr: Addr) -> Answer<Inside> {
     ready()?;
     let local = addr.local();
-    let inside: Inside = gate::enter(local.slot)?;
+    let inside: Inside = lock::enter(local.slot)?;
     match inside.generation() as u16 == local.generation {
         true => Ok(inside),
         false => Err(code::BAD_ENDPOINT),

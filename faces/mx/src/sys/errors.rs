@@ -4,7 +4,7 @@ use crate::code::{self, Return};
 use std::ffi::{c_char, CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weft_ffi::mx as environment;
-use weft_ffi::sys::gate::SEATS;
+use weft_ffi::sys::lock::SEATS;
 
 /// `mx_error_handler_t`: a text, and the code; returns the code that the function returns.
 pub type Handler = extern "C" fn(*const c_char, Return) -> Return;

@@ -7,7 +7,7 @@ use super::unexpected::Unexpected;
 use super::wired::Wired;
 use crate::address::{wired, Addr, Local};
 use crate::code::{self, Answer, Return, StatusCode};
-use crate::door::{Door, News};
+use crate::key_check::{KeyCheck, News};
 use crate::wire::claim::Claim;
 use crate::wire::{self, Wire};
 use std::cmp::Reverse;
@@ -18,8 +18,8 @@ use weft::port::Port;
 use weft::{Completion, Endpoint, OpError, PeerFailure, PeerId, SendArgs};
 use weft_core::event::Status as Message;
 use weft_core::Instant;
-use weft_ffi::meet::{Post, Sought};
-use weft_ffi::sys::gate::{Face, Place};
+use weft_ffi::rendezvous::{Post, Sought};
+use weft_ffi::sys::lock::{Face, Place};
 use weft_ffi::table::Key;
 use weft_link::secure::JobKey;
 
@@ -35,7 +35,7 @@ pub struct Open {
     /// Its port.
     pub port: Port,
     /// Its key, and the endpoints that it knows.
-    pub door: Rc<Door>,
+    pub key_check: Rc<KeyCheck>,
     /// The job's key.
     pub key: JobKey,
     /// Network interface and number.
@@ -76,8 +76,8 @@ pub struct Open {
 
 static PLACE: Place<Open> = Place::new();
 
-// SAFETY: no clone of the endpoint or of the door leaves the functions of this crate that hold the
-// lock. Memory of requests is the program's, which lends it to the library.
+// SAFETY: no clone of the endpoint or of the key check leaves the functions of this crate that hold
+// the lock. Memory of requests is the program's, which lends it to the library.
 unsafe impl Face for Open {
     type Code = Return;
     type Call = ();
@@ -105,10 +105,10 @@ unsafe impl Face for Open {
         }
         self.collect();
         self.look_expected();
-        while let Some(news) = self.door.news() {
+        while let Some(news) = self.key_check.news() {
             self.handle_news(news);
         }
-        if self.door.take_due() {
+        if self.key_check.take_due() {
             self.end_late();
         }
         self.changes += u64::from(self.probers > 0);
@@ -164,10 +164,10 @@ impl Open {
     /// `MX_BAD_BAD_BAD`, `MX_NO_RESOURCES`.
     pub fn new(parts: Parts, local: Local, turn: u32, secret: u32, contexts: u64) -> Answer<Open> {
         let Parts { endpoint, key, name, post, wire } = parts;
-        let made = endpoint.port(crate::door::CLIENT, || Door::new(local, name, secret));
-        let (port, door) = made.map_err(|_| code::BAD_BAD_BAD)?;
+        let made = endpoint.port(crate::key_check::CLIENT, || KeyCheck::new(local, name, secret));
+        let (port, key_check) = made.map_err(|_| code::BAD_BAD_BAD)?;
         let me = endpoint.connect(&endpoint.address()).map_err(|_| code::NO_RESOURCES)?;
-        let own = door.meet(me, name);
+        let own = key_check.meet(me, name);
         let (wired, claim) = match wire {
             Some((wire, claim)) => {
                 wire.start(name.1, secret).map_err(|_| code::NO_RESOURCES)?;
@@ -180,7 +180,7 @@ impl Open {
         };
         Ok(Open {
             port,
-            door,
+            key_check,
             key,
             name,
             local,
@@ -332,7 +332,7 @@ impl Open {
     #[inline]
     pub(super) fn ended_receive(&mut self, key: Key, of: &Message, error: Option<OpError>) {
         let source = of.source.map(|peer| self.origin(peer, of.data, 0).0);
-        let source = source.map(|peer| self.door.address(peer));
+        let source = source.map(|peer| self.key_check.address(peer));
         let Some(request) = self.requests.get_mut(key) else { return };
         let mut status = error.map_or(code::STATUS_SUCCESS, code::status_of);
         let sent = match error {
@@ -364,7 +364,7 @@ impl Open {
                 let Some(asked) = of.filter(|of| waits(of)) else { return };
                 if status == code::STATUS_SUCCESS {
                     let name = asked.status.source.endpoint();
-                    let addr = self.door.meet(peer, name);
+                    let addr = self.key_check.meet(peer, name);
                     let request = self.requests.get_mut(key);
                     request.into_iter().for_each(|request| request.status.source = addr);
                 }
@@ -425,7 +425,7 @@ impl Open {
     /// The program lends the memory until the request has ended.
     #[inline]
     pub unsafe fn send(&mut self, mut memory: Memory, sending: &Sending) -> Answer<Option<Key>> {
-        let (peer, is_connected) = self.door.peer(sending.to).ok_or(code::BAD_ENDPOINT)?;
+        let (peer, is_connected) = self.key_check.peer(sending.to).ok_or(code::BAD_ENDPOINT)?;
         // SAFETY: promised by the caller.
         if is_connected && unsafe { self.send_copy(peer, &mut memory, sending) } {
             if sending.is_forgotten {
@@ -540,7 +540,7 @@ impl Open {
             }
         };
         self.requests.get_mut(key).into_iter().for_each(|request| request.peer = Some(peer));
-        if let Err(error) = self.door.ask(&self.port, peer, context_of(key), secret) {
+        if let Err(error) = self.key_check.ask(&self.port, peer, context_of(key), secret) {
             self.end_with(key, code::status_of(error));
         }
     }
@@ -550,11 +550,11 @@ impl Open {
     /// # Errors
     /// `MX_BAD_ENDPOINT`: the address is none of this endpoint.
     pub fn disconnect(&mut self, addr: Addr) -> Answer {
-        let (peer, is_connected) = self.door.peer(addr).ok_or(code::BAD_ENDPOINT)?;
+        let (peer, is_connected) = self.key_check.peer(addr).ok_or(code::BAD_ENDPOINT)?;
         if !is_connected {
             return Ok(());
         }
-        self.door.part(peer);
+        self.key_check.part(peer);
         if let Some(peer) = wired(peer) {
             self.disconnect_wired(peer);
         }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use weft::{Completion, OpId, PeerId, RecvArgs};
 use weft_core::engine::types::Claimed;
-use weft_ffi::sys::gate::Inside;
+use weft_ffi::sys::lock::Inside;
 use weft_ffi::table::Key;
 
 /// `mx_unexp_handler_t`: context, source, match bits, length, and the bytes if they are at hand.
@@ -195,7 +195,7 @@ impl Open {
             Body::Claimed(_) => 0,
             Body::Here(data) => data.as_ptr().expose_provenance(),
         };
-        let source = self.door.address(message.source);
+        let source = self.key_check.address(message.source);
         self.unexpected.running = Some(std::thread::current().id());
         let len = u32::try_from(message.len).unwrap_or(u32::MAX);
         Some(Call { handler, source, bits: message.bits, len, data })
@@ -307,7 +307,7 @@ impl Open {
 
     /// Gives a message to a receive.
     fn take_message(&mut self, key: Key, message: Message) -> Answer {
-        let source = self.door.address(message.source);
+        let source = self.key_check.address(message.source);
         let Some(request) = self.requests.get_mut(key) else { return Ok(()) };
         let data = match message.body {
             Body::Claimed(claimed) => {

@@ -199,13 +199,13 @@ impl Open {
     /// Notes the endpoint of a peer, which is connected; returns its address.
     fn meet_wired(&mut self, peer: PeerIndex) -> Addr {
         let id = peer_id(peer);
-        let addr = self.door.address(id);
-        if let Some((_, true)) = self.door.peer(addr) {
+        let addr = self.key_check.address(id);
+        if let Some((_, true)) = self.key_check.peer(addr) {
             return addr;
         }
         let known = self.wired.as_ref().and_then(|wired| wired.wire.peer(peer));
         let (mac, number) = known.unwrap_or_default();
-        self.door.meet(id, (setting::nic_of(mac), number.into()))
+        self.key_check.meet(id, (setting::nic_of(mac), number.into()))
     }
 
     fn set_source(&mut self, key: Key, addr: Addr) {

@@ -58,7 +58,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     call_int(|| unsafe {
         let object = object::<AvObject>(fid, class::AV)?;
         let domain = object.av.domain.clone();
-        let _inside = domain.gate.enter()?;
+        let _inside = domain.lock.enter()?;
         if Rc::strong_count(&object.av) > 1 {
             return Err(err::EBUSY);
         }
@@ -72,7 +72,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, _flags: u64) -> c_int 
     call_int(|| unsafe {
         let av = &object::<AvObject>(fid, class::AV)?.av;
         let events = object::<EqObject>(other, class::EQ)?.events.clone();
-        let _inside = av.domain.gate.enter()?;
+        let _inside = av.domain.lock.enter()?;
         *av.events.borrow_mut() = Some(events);
         Ok(0)
     })
@@ -101,7 +101,7 @@ unsafe extern "C" fn insert(
     // `fi_av_insert` says; with FI_SYNC_ERR the context has room for as many errors.
     call_int(|| unsafe {
         let object = object::<AvObject>(av.cast(), class::AV)?;
-        let _inside = object.av.domain.gate.enter()?;
+        let _inside = object.av.domain.lock.enter()?;
         let events = object.av.events.borrow().clone();
         if object.av.is_async && events.is_none() {
             return Err(err::ENOEQ);
@@ -150,7 +150,7 @@ unsafe extern "C" fn remove(av: *mut FidAv, numbers: *mut u64, count: usize, _: 
     // SAFETY: `numbers` points to `count` numbers, as `fi_av_remove` says.
     call_int(|| unsafe {
         let object = object::<AvObject>(av.cast(), class::AV)?;
-        let _inside = object.av.domain.gate.enter()?;
+        let _inside = object.av.domain.lock.enter()?;
         check_list(numbers, count, size_of::<u64>())?;
         let mut vector = object.av.vector.borrow_mut();
         for i in 0..count {
@@ -171,7 +171,7 @@ unsafe extern "C" fn lookup(
     // SAFETY: `out` has room for `*len` bytes, as `fi_av_lookup` says.
     call_int(|| unsafe {
         let object = object::<AvObject>(av.cast(), class::AV)?;
-        let _inside = object.av.domain.gate.enter()?;
+        let _inside = object.av.domain.lock.enter()?;
         let vector = object.av.vector.borrow();
         let name = vector.name(number).ok_or(err::EINVAL)?;
         copy_name(name, out, len, false)

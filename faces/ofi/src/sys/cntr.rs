@@ -54,7 +54,7 @@ impl Counter {
     }
 
     pub fn try_wait(&self) -> Result<(), c_int> {
-        let _inside = self.domain.gate.enter()?;
+        let _inside = self.domain.lock.enter()?;
         self.poller.lend(&self.workers)
     }
 }
@@ -121,7 +121,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     call_int(|| unsafe {
         let object = object::<CntrObject>(fid, class::CNTR)?;
         let domain = object.counter.domain.clone();
-        let _inside = domain.gate.enter()?;
+        let _inside = domain.lock.enter()?;
         if Rc::strong_count(&object.counter) > 1 {
             return Err(err::EBUSY);
         }
@@ -142,7 +142,7 @@ unsafe fn number(cntr: *mut FidCntr, which: impl Fn(&Counter) -> &AtomicU64) -> 
     call_int(|| unsafe {
         let counter = counter(cntr)?;
         value = which(counter).load(Ordering::Relaxed);
-        let _inside = counter.domain.gate.enter()?;
+        let _inside = counter.domain.lock.enter()?;
         counter.progress();
         counter.others.polled(&counter.domain, &counter.workers);
         value = which(counter).load(Ordering::Relaxed);
@@ -214,7 +214,7 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
         let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
         loop {
             {
-                let _inside = counter.domain.gate.enter()?;
+                let _inside = counter.domain.lock.enter()?;
                 counter.progress();
                 counter.others.waits(&counter.domain, &counter.workers);
             }
@@ -230,7 +230,7 @@ unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) ->
                 None => Duration::from_secs(60),
             };
             let left = counter.others.nap(&counter.domain, &counter.workers, left);
-            counter.poller.wait(&counter.domain.gate, &counter.workers, left);
+            counter.poller.wait(&counter.domain.lock, &counter.workers, left);
         }
     })
 }

@@ -147,7 +147,7 @@ impl Cq {
     unsafe fn poll(&self, buf: *mut c_void, count: usize, sources: *mut u64) -> Answer {
         looking(|looks| {
             self.idle.enter(looks);
-            let inside = self.domain.gate.enter()?;
+            let inside = self.domain.lock.enter()?;
             self.poller.is_back();
             let known = count > 0 && !self.entries.borrow().is_empty();
             let found = known
@@ -182,7 +182,7 @@ impl Cq {
     #[cold]
     fn give_core(&self, looks: &Looks) {
         if let Some(limit) = self.idle.hand_over(looks) {
-            let woken = self.poller.nap(&self.domain.gate, &self.workers, limit);
+            let woken = self.poller.nap(&self.domain.lock, &self.workers, limit);
             self.idle.slept(looks, woken);
         }
     }
@@ -205,7 +205,7 @@ impl Cq {
         let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
         loop {
             {
-                let _inside = self.domain.gate.enter()?;
+                let _inside = self.domain.lock.enter()?;
                 self.flush();
                 self.progress();
                 self.others.waits(&self.domain, &self.workers);
@@ -226,12 +226,12 @@ impl Cq {
                 None => Duration::from_secs(60),
             };
             let left = self.others.nap(&self.domain, &self.workers, left);
-            self.poller.wait(&self.domain.gate, &self.workers, left);
+            self.poller.wait(&self.domain.lock, &self.workers, left);
         }
     }
 
     pub fn try_wait(&self) -> Result<(), c_int> {
-        let _inside = self.domain.gate.enter()?;
+        let _inside = self.domain.lock.enter()?;
         self.flush();
         self.progress();
         if self.has_events() {
@@ -288,7 +288,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     call_int(|| unsafe {
         let object = object::<CqObject>(fid, class::CQ)?;
         let domain = object.cq.domain.clone();
-        let _inside = domain.gate.enter()?;
+        let _inside = domain.lock.enter()?;
         if Rc::strong_count(&object.cq) > 1 {
             return Err(err::EBUSY);
         }
@@ -361,7 +361,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, out: *mut CqErrEntry, _flags: u64) 
     // SAFETY: `out` has the fields of the version the caller was written for.
     call(|| unsafe {
         let cq = queue(cq)?;
-        let _inside = cq.domain.gate.enter()?;
+        let _inside = cq.domain.lock.enter()?;
         let f = cq.failures.borrow_mut().pop_front().ok_or(err::EAGAIN)?;
         let number = cq.next_text.get();
         cq.next_text.set(number.wrapping_add(1).max(1));
@@ -411,7 +411,7 @@ unsafe extern "C" fn strerror(
     // SAFETY: a queue of the caller's, and its buffer.
     unsafe {
         let text = queue(cq).ok().and_then(|cq| {
-            let _inside = cq.domain.gate.enter().ok()?;
+            let _inside = cq.domain.lock.enter().ok()?;
             let texts = cq.texts.borrow();
             texts.iter().find(|(n, _)| *n == number).map(|(_, text)| text.clone())
         });

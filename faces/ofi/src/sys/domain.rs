@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take, watchdog};
-use crate::gate::Gate;
+use crate::lock::Lock;
 use crate::offer::Registration;
 use crate::sys::worker::Worker;
 use libc::{c_int, c_void};
@@ -77,7 +77,7 @@ impl Others {
 
 /// State shared by the objects of a domain.
 pub struct Domain {
-    pub gate: Gate,
+    pub lock: Lock,
     /// Version of the interface the caller was written for.
     pub api: u32,
     pub workers: RefCell<Vec<Weak<Worker>>>,
@@ -165,10 +165,10 @@ unsafe extern "C" fn open(
         let alone = matches!(attr.threading, THREAD_DOMAIN);
         weft_sys::forks::watch();
         let fid = Fid { fclass: class::DOMAIN, context, ops: &DOMAIN_FID };
-        // Several threads count references, outside of the gate inside the domain.
+        // Several threads count references, without the lock inside the domain.
         #[allow(clippy::arc_with_non_send_sync)]
         let domain = Arc::new(Domain {
-            gate: Gate::new(!alone),
+            lock: Lock::new(!alone),
             api: fabric.head.api_version,
             is_auto: [attr.control_progress, attr.data_progress].contains(&PROGRESS_AUTO),
             memory: Registration::of(attr.mr_mode),

@@ -40,7 +40,7 @@ pub unsafe extern "C" fn open(
     call_int(|| unsafe {
         let domain = object::<DomainObject>(domain.cast(), class::DOMAIN)?.domain.clone();
         let info = info.as_ref().ok_or(err::EINVAL)?;
-        let _inside = domain.gate.enter()?;
+        let _inside = domain.lock.enter()?;
         let defaults = Defaults {
             tx: info.tx_attr.as_ref().map_or(0, |a| a.op_flags),
             rx: info.rx_attr.as_ref().map_or(0, |a| a.op_flags),
@@ -92,7 +92,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     call_int(|| unsafe {
         let object = object::<EpObject>(fid, class::EP)?;
         let domain = object.worker.domain.clone();
-        let _inside = domain.gate.enter()?;
+        let _inside = domain.lock.enter()?;
         object.worker.close();
         let own = Rc::as_ptr(&object.worker);
         domain.workers.borrow_mut().retain(|p| p.as_ptr() != own);
@@ -105,7 +105,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     // SAFETY: both are the caller's.
     call_int(|| unsafe {
         let worker = &object::<EpObject>(fid, class::EP)?.worker;
-        let _inside = worker.domain.gate.enter()?;
+        let _inside = worker.domain.lock.enter()?;
         match other.as_ref().ok_or(err::EINVAL)?.fclass {
             class::AV => worker.use_vector(&object::<AvObject>(other, class::AV)?.av),
             class::CQ => worker.use_queue(&object::<CqObject>(other, class::CQ)?.cq, flags)?,
@@ -123,7 +123,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
     // SAFETY: `arg` is what the command says.
     call_int(|| unsafe {
         let worker = &object::<EpObject>(fid, class::EP)?.worker;
-        let _inside = worker.domain.gate.enter()?;
+        let _inside = worker.domain.lock.enter()?;
         match command {
             control::ENABLE => worker.enable()?,
             control::GETOPSFLAG | control::SETOPSFLAG => {
@@ -140,7 +140,7 @@ unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
     // SAFETY: an endpoint of the caller's.
     call(|| unsafe {
         let worker = &object::<EpObject>(fid, class::EP)?.worker;
-        let _inside = worker.domain.gate.enter()?;
+        let _inside = worker.domain.lock.enter()?;
         worker.cancel(context);
         Ok(0)
     })
@@ -181,7 +181,7 @@ unsafe extern "C" fn setopt(
     // SAFETY: `value` has `len` bytes.
     call_int(|| unsafe {
         let worker = &object::<EpObject>(fid, class::EP)?.worker;
-        let _inside = worker.domain.gate.enter()?;
+        let _inside = worker.domain.lock.enter()?;
         match (level, name) {
             (OPT_ENDPOINT, OPT_MIN_MULTI_RECV) if len == size_of::<usize>() => {
                 worker.set_min_multi_recv(value.cast::<usize>().read_unaligned());
@@ -204,7 +204,7 @@ unsafe extern "C" fn getname(fid: *mut Fid, out: *mut c_void, len: *mut usize) -
     // SAFETY: `out` has room for `*len` bytes.
     call_int(|| unsafe {
         let worker = &object::<EpObject>(fid, class::EP)?.worker;
-        let _inside = worker.domain.gate.enter()?;
+        let _inside = worker.domain.lock.enter()?;
         copy_name(&worker.name(), out, len, true)
     })
 }

@@ -2,7 +2,7 @@
 
 use super::abi::*;
 use super::{call, call_int, give, object, take};
-use crate::gate::Mark;
+use crate::lock::Mark;
 use libc::{c_char, c_int, c_void};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

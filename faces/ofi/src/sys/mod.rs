@@ -2,7 +2,7 @@
 //!
 //! Every object starts with the structure libfabric knows (`fid`), is allocated in a box, and is
 //! handed out as a raw pointer; the caller closes it once. State shared by objects lies in
-//! reference counts (`Rc`). They are safe from threads because every function enters the gate of
+//! reference counts (`Rc`). They are safe from threads because every function takes the lock of
 //! the domain first, or because the caller asked for no lock and promised that one thread at a time
 //! comes.
 
@@ -39,7 +39,7 @@ mod watchdog;
 mod worker;
 mod yields;
 
-use crate::gate::Nested;
+use crate::lock::Nested;
 use abi::{err, Fid};
 use libc::{c_int, iovec};
 use std::panic::{catch_unwind, AssertUnwindSafe};

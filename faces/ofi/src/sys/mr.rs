@@ -47,7 +47,7 @@ unsafe fn register(
 ) -> Result<c_int, c_int> {
     // SAFETY: promised by the caller.
     let domain = unsafe { &object::<DomainObject>(domain, class::DOMAIN)?.domain }.clone();
-    let _inside = domain.gate.enter()?;
+    let _inside = domain.lock.enter()?;
     let rights =
         Rights { read: access & cap::REMOTE_READ != 0, write: access & cap::REMOTE_WRITE != 0 };
     let taken = |key| domain.regions.borrow().contains_key(&key);
@@ -147,7 +147,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     call_int(|| unsafe {
         let object = object::<MrObject>(fid, class::MR)?;
         let domain = object.domain.clone();
-        let _inside = domain.gate.enter()?;
+        let _inside = domain.lock.enter()?;
         let key = object.region.key;
         if key != KEY_NONE {
             domain.each_port(|worker| worker.hide(key));
@@ -162,7 +162,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     // SAFETY: both are the caller's.
     call_int(|| unsafe {
         let object = object::<MrObject>(fid, class::MR)?;
-        let _inside = object.domain.gate.enter()?;
+        let _inside = object.domain.lock.enter()?;
         // Binding to an endpoint does nothing: all endpoints of the domain serve the region.
         if other.as_ref().ok_or(err::EINVAL)?.fclass == class::CNTR {
             let counter = &super::object::<CntrObject>(other, class::CNTR)?.counter;

@@ -18,12 +18,12 @@ pub const SOON: Duration = Duration::from_millis(1);
 /// A domain to be visited.
 struct Watched {
     domain: *const Domain,
-    /// The gate's turns at the last visit.
+    /// The lock's turns at the last visit.
     turns: u64,
 }
 
 // SAFETY: the pointer is used under the lock of `WATCH` alone, and removed from there, under that
-// lock, before the domain is freed; the domain is used inside of its gate, or where its fields are
+// lock, before the domain is freed; the domain is used under its lock, or where its fields are
 // atomic.
 unsafe impl Send for Watched {}
 
@@ -79,7 +79,7 @@ pub fn add(domain: &Domain, every: Duration) -> bool {
     if every.is_zero() {
         return false;
     }
-    if !domain.gate.locks() && !has_barrier() {
+    if !domain.lock.locks() && !has_barrier() {
         log::debug!("no membarrier: nobody makes progress for a program that computes");
         return false;
     }
@@ -88,7 +88,7 @@ pub fn add(domain: &Domain, every: Duration) -> bool {
         return watch.running;
     }
     watch.every = if watch.domains.is_empty() { every } else { watch.every.min(every) };
-    watch.domains.push(Watched { domain, turns: domain.gate.turns() });
+    watch.domains.push(Watched { domain, turns: domain.lock.turns() });
     watch.ended = false;
     if !watch.running {
         watch.running = start();
@@ -149,11 +149,11 @@ fn run() {
 fn look(watched: &mut Watched) -> bool {
     // SAFETY: domains in the list exist; the list is locked.
     let domain = unsafe { &*watched.domain };
-    let turns = domain.gate.turns();
+    let turns = domain.lock.turns();
     if std::mem::replace(&mut watched.turns, turns) != turns {
         return false;
     }
-    let Some(_visit) = domain.gate.try_enter_guest(barrier) else { return false };
+    let Some(_visit) = domain.lock.try_enter_guest(barrier) else { return false };
     let mut did = false;
     domain.each_port(|worker| did |= worker.progress_for_caller());
     did
@@ -163,13 +163,13 @@ fn look(watched: &mut Watched) -> bool {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
-    use crate::gate::Gate;
+    use crate::lock::Lock;
     use std::cell::UnsafeCell;
 
-    /// A number that the gate must protect from changes by two threads at a time.
+    /// A number that the lock must protect from changes by two threads at a time.
     struct Sum(UnsafeCell<u64>);
 
-    // SAFETY: changed inside of the gate alone.
+    // SAFETY: changed under the lock alone.
     unsafe impl Sync for Sum {}
 
     #[test]
@@ -177,35 +177,35 @@ mod tests {
         if !has_barrier() {
             return weft_conformance::skip("no membarrier(2)");
         }
-        let gate = Gate::new(false);
+        let lock = Lock::new(false);
         let sum = Sum(UnsafeCell::new(0));
-        // SAFETY: the callers are inside of the gate.
+        // SAFETY: the callers hold the lock.
         let add = || unsafe {
             let was = sum.0.get().read_volatile();
             std::hint::spin_loop();
             sum.0.get().write_volatile(was + 1);
         };
         const EACH: u64 = 2_000;
-        let shared = (&gate, &sum);
+        let shared = (&lock, &sum);
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let (gate, sum) = shared;
+                let (lock, sum) = shared;
                 let mut visits = 0;
                 while visits < EACH {
-                    let Some(_visit) = gate.try_enter_guest(barrier) else {
+                    let Some(_visit) = lock.try_enter_guest(barrier) else {
                         // A thread that enters again at once may keep the guest out for ever.
-                        while gate.turns() % 2 == 1 {
+                        while lock.turns() % 2 == 1 {
                             std::thread::yield_now();
                         }
                         continue;
                     };
-                    // SAFETY: inside of the gate.
+                    // SAFETY: under the lock.
                     unsafe { *sum.0.get() += 1 };
                     visits += 1;
                 }
             });
             for _ in 0..200 * EACH {
-                let _inside = gate.enter().unwrap();
+                let _inside = lock.enter().unwrap();
                 add();
             }
         });

@@ -3,6 +3,6 @@
 
 pub mod abi;
 pub mod calls;
-pub mod gate;
+pub mod lock;
 pub mod region;
 mod upcall;

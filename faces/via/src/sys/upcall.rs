@@ -2,7 +2,7 @@
 //! may call every function, also one that closes the interface.
 
 use super::abi::{ErrorDescriptor, ErrorHandler, QueueHandler, WorkHandler};
-use super::gate::{OnError, Open};
+use super::lock::{OnError, Open};
 use crate::code::Fault;
 use crate::handle::Kind;
 use crate::state::{Direction, ErrorReport, Notify, Upcall};

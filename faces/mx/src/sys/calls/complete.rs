@@ -288,7 +288,7 @@ pub unsafe extern "C" fn mx_context(request: *mut Handle, context: *mut usize) -
         crate::sys::abi::ready()?;
         // SAFETY: promised by the caller.
         let (slot, key) = request_key(unsafe { request.read() })?;
-        let mut inside: Inside = weft_ffi::sys::gate::enter(slot).map_err(|why| match why {
+        let mut inside: Inside = weft_ffi::sys::lock::enter(slot).map_err(|why| match why {
             code::BAD_ENDPOINT => code::BAD_REQUEST,
             why => why,
         })?;

@@ -12,8 +12,8 @@ use crate::sys::request::{Kind, Request};
 use crate::wire::setting;
 use std::time::{Duration, Instant};
 use weft_ffi::address::NetAddress;
-use weft_ffi::meet;
-use weft_ffi::sys::gate;
+use weft_ffi::rendezvous;
+use weft_ffi::sys::lock;
 use weft_ffi::table::Key;
 use weft_link::secure::JobKey;
 use weft_mxoe::node::Mac;
@@ -75,7 +75,7 @@ fn begin(
 
 /// Looks for an endpoint without the lock of this one.
 fn seek(inside: &mut Inside, search: &Search, end: Option<Instant>) -> Answer {
-    let found = inside.outside(|| meet::seek(&search.key, &search.at, end))?;
+    let found = inside.outside(|| rendezvous::seek(&search.key, &search.at, end))?;
     inside.open()?.sought(search.request, &found);
     Ok(())
 }
@@ -84,8 +84,8 @@ fn seek(inside: &mut Inside, search: &Search, end: Option<Instant>) -> Answer {
 fn seek_aside(open: &mut Open, generation: u32, search: Search) {
     let (slot, request) = (open.local.slot, search.request);
     let run = move || {
-        let found = meet::seek(&search.key, &search.at, None);
-        let inside: Answer<Inside> = gate::enter_same(slot, generation);
+        let found = rendezvous::seek(&search.key, &search.at, None);
+        let inside: Answer<Inside> = lock::enter_same(slot, generation);
         if let Ok(mut inside) = inside {
             inside.open().into_iter().for_each(|open| open.sought(request, &found));
         }

@@ -17,9 +17,9 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 use weft::Address;
 use weft_ffi::address::NetAddress;
-use weft_ffi::meet::{self, Post};
 use weft_ffi::mx as environment;
-use weft_ffi::sys::gate;
+use weft_ffi::rendezvous::{self, Post};
+use weft_ffi::sys::lock;
 use weft_link::secure::JobKey;
 use weft_link::Link;
 
@@ -94,7 +94,7 @@ fn claim(
     for number in numbers {
         let at = meeting(host, number)?;
         let post = || {
-            let post = meet::post(key, &at, endpoint)?;
+            let post = rendezvous::post(key, &at, endpoint)?;
             let wire = wire.map(|wire| Ok::<_, Error>((Rc::clone(wire), wire.claim(number)?)));
             Ok::<_, Error>((number, post, wire.transpose()?))
         };
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn mx_open_endpoint(
             return Err(code::BAD_ENDPOINT_ID);
         }
         let mut opened = (0, 0);
-        gate::open(
+        lock::open(
             || prepare(board, number),
             |parts, slot, generation| {
                 opened = (slot, generation);
@@ -198,7 +198,7 @@ pub extern "C" fn mx_close_endpoint(endpoint: Handle) -> Return {
     call(c"mx_close_endpoint", endpoint, || {
         let mut inside = enter(endpoint)?;
         inside.open()?.may_close()?;
-        gate::close(inside)
+        lock::close(inside)
     })
 }
 
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
     call(c"mx_decompose_endpoint_addr2", 0, || {
         let mut inside = enter_local(addr)?;
         let open = inside.open()?;
-        let (peer, _) = open.door.peer(addr).ok_or(code::BAD_ENDPOINT)?;
+        let (peer, _) = open.key_check.peer(addr).ok_or(code::BAD_ENDPOINT)?;
         let identity = match crate::address::wired(peer) {
             Some(peer) => open.session_wired(peer).into(),
             None => open.endpoint().peer(peer).identity().map_or(0, |id| id.0),
@@ -331,8 +331,8 @@ pub extern "C" fn mx_set_endpoint_addr_context(addr: Addr, context: usize) -> Re
     call(c"mx_set_endpoint_addr_context", 0, || {
         let mut inside = enter_local(addr)?;
         let open = inside.open()?;
-        let (peer, _) = open.door.peer(addr).ok_or(code::BAD_ENDPOINT)?;
-        open.door.with_context(peer, |of| *of = context).ok_or(code::BAD_ENDPOINT)
+        let (peer, _) = open.key_check.peer(addr).ok_or(code::BAD_ENDPOINT)?;
+        open.key_check.with_context(peer, |of| *of = context).ok_or(code::BAD_ENDPOINT)
     })
 }
 
@@ -346,8 +346,8 @@ pub unsafe extern "C" fn mx_get_endpoint_addr_context(addr: Addr, context: *mut 
         place(context, code::BAD_INFO_VAL)?;
         let mut inside = enter_local(addr)?;
         let open = inside.open()?;
-        let (peer, _) = open.door.peer(addr).ok_or(code::BAD_ENDPOINT)?;
-        let of = open.door.with_context(peer, |of| *of).ok_or(code::BAD_ENDPOINT)?;
+        let (peer, _) = open.key_check.peer(addr).ok_or(code::BAD_ENDPOINT)?;
+        let of = open.key_check.with_context(peer, |of| *of).ok_or(code::BAD_ENDPOINT)?;
         // SAFETY: promised by the caller.
         unsafe { offer(context, of) };
         Ok(())

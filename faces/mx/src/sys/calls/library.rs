@@ -7,7 +7,7 @@ use crate::sys::open::Open;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
 use weft_ffi::endpoint;
-use weft_ffi::sys::gate;
+use weft_ffi::sys::lock;
 
 /// The version of the interface, without its last digits.
 const API: c_int = 0x3;
@@ -39,7 +39,7 @@ pub extern "C" fn mx_finalize() -> Return {
         if !READY.load(Ordering::Acquire) {
             return Err(code::NOT_INITIALIZED);
         }
-        gate::close_all::<Open>(Open::may_close)?;
+        lock::close_all::<Open>(Open::may_close)?;
         READY.store(false, Ordering::Release);
         Ok(())
     })

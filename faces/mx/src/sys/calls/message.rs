@@ -127,7 +127,7 @@ fn find(inside: &mut Inside, bits: u64, mask: u64) -> Answer<Option<Status>> {
         let len = u32::try_from(found.len).unwrap_or(u32::MAX);
         Status {
             code: code::STATUS_SUCCESS,
-            source: open.door.address(found.source),
+            source: open.key_check.address(found.source),
             match_info: found.bits,
             msg_length: len,
             xfer_length: len,

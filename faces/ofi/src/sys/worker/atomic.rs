@@ -190,7 +190,7 @@ impl Worker {
     /// # Safety
     /// The results can be written until the completion.
     pub unsafe fn atomic(&self, op: AtomicOp<'_>) -> Answer {
-        let _inside = self.domain.gate.enter()?;
+        let _inside = self.domain.lock.enter()?;
         let r = &op.request;
         if op.flags & (cap::REMOTE_CQ_DATA | cap::TAGGED) != 0
             || !is_valid(r.form, r.datatype, r.operator)

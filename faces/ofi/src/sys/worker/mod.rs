@@ -82,7 +82,7 @@ pub struct Worker {
     pub endpoint: Endpoint,
     pub domain: Arc<Domain>,
     state: RefCell<State>,
-    /// Read outside of the gate, where several threads may be.
+    /// Read without the lock, where several threads may be.
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
     directed: bool,
@@ -404,7 +404,7 @@ impl Worker {
         data: Option<u64>,
         untagged: bool,
     ) -> Answer {
-        let _inside = self.domain.gate.enter()?;
+        let _inside = self.domain.lock.enter()?;
         if len > self.inject_max {
             return Err(err::EMSGSIZE);
         }
@@ -455,7 +455,7 @@ impl Worker {
     /// # Safety
     /// The pieces can be read until the completion.
     pub unsafe fn send(&self, pieces: Pieces<'_>, op: &SendOp) -> Answer {
-        let _inside = self.domain.gate.enter()?;
+        let _inside = self.domain.lock.enter()?;
         pieces.check(crate::offer::MESSAGE)?;
         self.fence(op.flags)?;
         let state = &mut *self.state.borrow_mut();

@@ -15,7 +15,7 @@ impl Worker {
     /// # Safety
     /// The pieces can be written until the completion.
     pub unsafe fn recv(&self, pieces: Pieces<'_>, op: &RecvOp) -> Answer {
-        let _inside = self.domain.gate.enter()?;
+        let _inside = self.domain.lock.enter()?;
         if op.flags & cap::PEEK != 0 {
             return looking(|looks| looks.between(clock, || self.peek(op)));
         }

@@ -223,7 +223,7 @@ impl Worker {
     /// # Safety
     /// The pieces can be written or read until the completion, or, if injected, now.
     pub unsafe fn transfer(&self, local: Pieces<'_>, remote: &[RmaIov], op: &RemoteOp) -> Answer {
-        let _inside = self.domain.gate.enter()?;
+        let _inside = self.domain.lock.enter()?;
         let len = local.len();
         let copied = !op.read && (op.injected || op.flags & cap::INJECT != 0);
         local.check(if op.injected { self.inject_max } else { crate::offer::MESSAGE })?;

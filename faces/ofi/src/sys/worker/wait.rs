@@ -1,7 +1,7 @@
 //! Callers that poll in vain, and callers that sleep.
 
 use super::Worker;
-use crate::gate::Gate;
+use crate::lock::Lock;
 use crate::looks::Looks;
 use crate::sys::abi::err;
 use libc::c_int;
@@ -39,7 +39,7 @@ pub struct Idle {
     receipt: Receipt,
     /// True if there are more ranks than cores.
     crowded: bool,
-    // The following fields are written outside of the gate, where several threads may be.
+    // The following fields are written without the lock, where several threads may be.
     turn: Turn,
     /// Number of vain yields after which the core counts as unshared.
     shared: AtomicU32,
@@ -225,7 +225,7 @@ pub struct Poller {
     epoll: Option<c_int>,
     wakeup: c_int,
     /// Number of callers asleep in `wait`, and true if one may be asleep on the descriptor outside.
-    /// Changed only inside the gate.
+    /// Changed only under the lock.
     asleep: Cell<u32>,
     lent: Cell<bool>,
 }
@@ -315,10 +315,10 @@ impl Poller {
 
     /// Sleeps until something may have arrived, for a moment at most. True if something may have.
     #[cold]
-    pub fn nap(&self, gate: &Gate, workers: &RefCell<Vec<Weak<Worker>>>, limit: Duration) -> bool {
+    pub fn nap(&self, lock: &Lock, workers: &RefCell<Vec<Weak<Worker>>>, limit: Duration) -> bool {
         let mut fds = Vec::new();
         {
-            let Ok(_inside) = gate.enter() else { return true };
+            let Ok(_inside) = lock.enter() else { return true };
             if self.prepare(workers).is_err() {
                 return true;
             }
@@ -331,7 +331,7 @@ impl Poller {
         let count = fds.len() as libc::nfds_t;
         // SAFETY: the array has as many entries; a negative descriptor is ignored.
         let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &limit, std::ptr::null()) };
-        let Ok(_inside) = gate.enter() else { return true };
+        let Ok(_inside) = lock.enter() else { return true };
         for worker in workers.borrow().iter().filter_map(Weak::upgrade) {
             worker.finish_wait();
         }
@@ -339,9 +339,9 @@ impl Poller {
     }
 
     /// Sleeps until something may have arrived, for at most `limit`.
-    pub fn wait(&self, gate: &Gate, workers: &RefCell<Vec<Weak<Worker>>>, limit: Duration) {
+    pub fn wait(&self, lock: &Lock, workers: &RefCell<Vec<Weak<Worker>>>, limit: Duration) {
         {
-            let Ok(_inside) = gate.enter() else { return };
+            let Ok(_inside) = lock.enter() else { return };
             if self.prepare(workers).is_err() {
                 return;
             }
@@ -354,7 +354,7 @@ impl Poller {
         if woken > 0 {
             self.drain();
         }
-        let Ok(_inside) = gate.enter() else { return };
+        let Ok(_inside) = lock.enter() else { return };
         self.asleep.set(self.asleep.get() - 1);
         for worker in workers.borrow().iter().filter_map(Weak::upgrade) {
             worker.finish_wait();

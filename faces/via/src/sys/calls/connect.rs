@@ -3,10 +3,10 @@
 use crate::address::NetAddress;
 use crate::code::{Answer, Code};
 use crate::handle::{unpack, Kind};
-use crate::meet::{self, Sought};
+use crate::rendezvous::{self, Sought};
 use crate::sys::abi::{self, address, call, handle, number, offer, offer_address, place, store};
 use crate::sys::abi::{until_some, Handle, RawAddress};
-use crate::sys::gate::{enter, Inside};
+use crate::sys::lock::{enter, Inside};
 use crate::table::Key;
 use crate::wire::{Offer, Turn};
 use std::ffi::c_ulong;
@@ -111,7 +111,7 @@ pub extern "C" fn VipConnectReject(conn: Handle) -> Code {
 fn seek(inside: &mut Inside, at: &NetAddress, until: Option<Instant>) -> Answer<PeerId> {
     let key = inside.open()?.key.clone();
     inside.unlock();
-    let sought = meet::seek(&key, at, until);
+    let sought = rendezvous::seek(&key, at, until);
     if !inside.lock() {
         return Err(Code::InvalidParameter);
     }

@@ -4,7 +4,7 @@ use crate::code::{Answer, Code};
 use crate::handle::Kind;
 use crate::state::{Direction, Notify};
 use crate::sys::abi::{call, number, store, Handle, WorkHandler};
-use crate::sys::gate::enter;
+use crate::sys::lock::enter;
 use std::ffi::{c_ulong, c_void};
 
 /// Posts a descriptor to the send queue.

@@ -4,7 +4,7 @@ use crate::code::{Answer, Code};
 use crate::handle::Kind;
 use crate::state::State;
 use crate::sys::abi::{call, given, handle, number, place, store, Handle, MemAttributes};
-use crate::sys::gate::enter;
+use crate::sys::lock::enter;
 use crate::sys::region::Attributes;
 use std::ffi::{c_ulong, c_void};
 use weft::memory::is_mapped;

@@ -4,7 +4,7 @@ use crate::code::{Answer, Code};
 use crate::handle::Kind;
 use crate::sys::abi::{address, call, given, number, offer_address, place, store, text};
 use crate::sys::abi::{AutodiscoveryList, Handle, RawAddress};
-use crate::sys::gate::enter;
+use crate::sys::lock::enter;
 use std::ffi::{c_char, c_ulong, c_void};
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -8,7 +8,7 @@ use crate::names;
 use crate::state::{DESCRIPTORS_MAX, ENTRIES_MAX, QUEUES_MAX, TAGS_MAX, TRANSFER_MAX, VIS_MAX};
 use crate::sys::abi::{call, handle, number, place, store, text, NicAttributes};
 use crate::sys::abi::{ErrorHandler, Handle};
-use crate::sys::gate::{self, enter, OnError, Parts};
+use crate::sys::lock::{self, enter, OnError, Parts};
 use crate::sys::region::REGIONS_MAX;
 use std::ffi::{c_char, c_ulong, c_void};
 use weft_ffi::endpoint;
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn VipOpenNic(name: *const c_char, nic: *mut Handle) -> Co
         place(nic)?;
         // SAFETY: promised by the caller.
         let name = unsafe { text(name) }?;
-        let opened = gate::open(|| parts(name))?;
+        let opened = lock::open(|| parts(name))?;
         // SAFETY: promised by the caller.
         unsafe { store(nic, handle(opened)) }
     })
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn VipOpenNic(name: *const c_char, nic: *mut Handle) -> Co
 /// Closes a network interface, with all its objects.
 #[no_mangle]
 pub extern "C" fn VipCloseNic(nic: Handle) -> Code {
-    call(|| gate::close(number(nic)))
+    call(|| lock::close(number(nic)))
 }
 
 /// Stores the attributes of a network interface.

@@ -4,7 +4,7 @@ use crate::code::{Answer, Code};
 use crate::handle::Kind;
 use crate::state::{Direction, Notify};
 use crate::sys::abi::{call, handle, number, place, store, Boolean, Handle, QueueHandler};
-use crate::sys::gate::{enter, Inside};
+use crate::sys::lock::{enter, Inside};
 use crate::table::Key;
 use std::ffi::{c_ulong, c_void};
 

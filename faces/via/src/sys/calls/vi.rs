@@ -4,7 +4,7 @@ use crate::code::{level, Answer, Code, Phase};
 use crate::handle::{unpack, Kind};
 use crate::state::{check_level, State, ViAttributes, TRANSFER_MAX};
 use crate::sys::abi::{self, call, given, handle, number, offer, place, store, Boolean, Handle};
-use crate::sys::gate::enter;
+use crate::sys::lock::enter;
 use crate::table::Key;
 
 /// Checks attributes that a program gives.

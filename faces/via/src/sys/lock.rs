@@ -1,9 +1,9 @@
-//! The network interfaces of this process: open objects of [`weft_ffi::sys::gate`].
+//! The network interfaces of this process: open objects of [`weft_ffi::sys::lock`].
 
 use crate::address::NetAddress;
 use crate::code::{Answer, Code};
 use crate::handle::{self, Kind};
-use crate::meet::{self, Post};
+use crate::rendezvous::{self, Post};
 use crate::state::{Hub, State};
 use crate::sys::upcall;
 use crate::table::Key;
@@ -13,11 +13,11 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use weft::port::Port;
 use weft::Endpoint;
-use weft_ffi::sys::gate::{self, Face, Place};
+use weft_ffi::sys::lock::{self, Face, Place};
 use weft_link::secure::JobKey;
 
 /// An interface, locked.
-pub type Inside = gate::Inside<Open>;
+pub type Inside = lock::Inside<Open>;
 
 /// Handler of asynchronous errors and its context.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,7 +146,7 @@ impl Open {
             *users += 1;
             return Ok(());
         }
-        let post = meet::post(&self.key, at, &self.endpoint().address()).map_err(|why| {
+        let post = rendezvous::post(&self.key, at, &self.endpoint().address()).map_err(|why| {
             match why.kind() {
                 ErrorKind::AddrInUse => log::debug!("{at:?}: another process waits there"),
                 _ => log::warn!("waiting at an address of virtual interfaces: {why}"),
@@ -188,8 +188,8 @@ impl Open {
 pub fn enter(kind: Kind, handle: u64) -> Answer<(Inside, Key)> {
     let (nic, key) = handle::unpack(kind, handle).ok_or(Code::InvalidParameter)?;
     let inside = match kind {
-        Kind::Nic => gate::enter_same(nic, key.generation)?,
-        _ => gate::enter(nic)?,
+        Kind::Nic => lock::enter_same(nic, key.generation)?,
+        _ => lock::enter(nic)?,
     };
     Ok((inside, key))
 }
@@ -212,7 +212,7 @@ pub struct Parts {
 /// `VIP_ERROR_RESOURCE`: too many are open, or the system gives no descriptor or no thread.
 pub fn open(prepare: impl FnOnce() -> Answer<Parts>) -> Answer<u64> {
     let mut opened = 0;
-    gate::open(prepare, |parts, number, generation| {
+    lock::open(prepare, |parts, number, generation| {
         let Parts { endpoint, key, name, device } = parts;
         let of = Key { index: 0, generation };
         let state = State::new(number, of, device.host, device.tagged);
@@ -234,5 +234,5 @@ pub fn open(prepare: impl FnOnce() -> Answer<Parts>) -> Answer<u64> {
 /// Returns the errors of [`enter`].
 pub fn close(handle: u64) -> Answer {
     let (inside, _) = enter(Kind::Nic, handle)?;
-    gate::close(inside)
+    lock::close(inside)
 }

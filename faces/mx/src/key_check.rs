@@ -85,7 +85,7 @@ impl Inner {
 }
 
 /// One endpoint's key, and the endpoints that it knows.
-pub struct Door {
+pub struct KeyCheck {
     local: Local,
     nic: u64,
     number: u32,
@@ -93,10 +93,10 @@ pub struct Door {
     inner: RefCell<Inner>,
 }
 
-impl Door {
-    /// Makes the door of an endpoint with a key.
-    pub fn new(local: Local, (nic, number): (u64, u32), key: u32) -> Rc<Door> {
-        Rc::new(Door { local, nic, number, key, inner: RefCell::default() })
+impl KeyCheck {
+    /// Makes the key check of an endpoint with a key.
+    pub fn new(local: Local, (nic, number): (u64, u32), key: u32) -> Rc<KeyCheck> {
+        Rc::new(KeyCheck { local, nic, number, key, inner: RefCell::default() })
     }
 
     /// Asks a peer to connect.
@@ -211,14 +211,14 @@ impl Door {
             }
             _ => {
                 self.inner.borrow_mut().dropped += 1;
-                log::debug!("a message of {} bytes at the door is dropped", data.len());
+                log::debug!("a message of {} bytes at the key check is dropped", data.len());
                 None
             }
         }
     }
 }
 
-impl Client for Door {
+impl Client for KeyCheck {
     fn arrived(self: Rc<Self>, port: &Port, message: Arrived) {
         let (answer, from) = (self.handle(&message), message.source);
         port.release(message);
@@ -244,20 +244,20 @@ mod tests {
     use super::*;
     use weft::{Clock, Config, Endpoint, EndpointId, SelfLink};
 
-    fn endpoint() -> (Endpoint, PeerId, Port, Rc<Door>) {
+    fn endpoint() -> (Endpoint, PeerId, Port, Rc<KeyCheck>) {
         let id = EndpointId(7);
         let links: Vec<Box<dyn weft_link::Link>> = vec![Box::new(SelfLink::new(id))];
         let endpoint = Endpoint::with_links(Config::default(), id, Clock::system(), links);
         let me = endpoint.connect(&endpoint.address()).unwrap();
-        let make = || Door::new(Local::new(1, 2), (0x0257_0000_0001, 3), 0x99);
-        let (port, door) = endpoint.port(CLIENT, make).unwrap();
-        (endpoint, me, port, door)
+        let make = || KeyCheck::new(Local::new(1, 2), (0x0257_0000_0001, 3), 0x99);
+        let (port, key_check) = endpoint.port(CLIENT, make).unwrap();
+        (endpoint, me, port, key_check)
     }
 
-    fn news(endpoint: &Endpoint, door: &Door) -> News {
+    fn news(endpoint: &Endpoint, key_check: &KeyCheck) -> News {
         loop {
             endpoint.wait(None);
-            if let Some(news) = door.news() {
+            if let Some(news) = key_check.news() {
                 return news;
             }
         }
@@ -265,21 +265,24 @@ mod tests {
 
     #[test]
     fn ask__the_key_decides() {
-        let (endpoint, peer, port, door) = endpoint();
+        let (endpoint, peer, port, key_check) = endpoint();
         for (key, status) in [(0x99, STATUS_SUCCESS), (0x98, STATUS_BAD_KEY)] {
-            door.ask(&port, peer, 5, key).unwrap();
-            assert_eq!(news(&endpoint, &door), News::Answered { peer, request: 5, status });
+            key_check.ask(&port, peer, 5, key).unwrap();
+            assert_eq!(news(&endpoint, &key_check), News::Answered { peer, request: 5, status });
         }
-        let addr = door.address(peer);
-        assert_eq!((addr.endpoint(), door.peer(addr)), ((0x0257_0000_0001, 3), Some((peer, true))));
-        door.part(peer);
-        assert_eq!(door.peer(addr), Some((peer, false)));
-        assert_eq!(door.peer(Addr([addr.0[0] ^ 1, addr.0[1]])), None);
+        let addr = key_check.address(peer);
+        assert_eq!(
+            (addr.endpoint(), key_check.peer(addr)),
+            ((0x0257_0000_0001, 3), Some((peer, true)))
+        );
+        key_check.part(peer);
+        assert_eq!(key_check.peer(addr), Some((peer, false)));
+        assert_eq!(key_check.peer(Addr([addr.0[0] ^ 1, addr.0[1]])), None);
     }
 
     #[test]
     fn arrived__messages_of_another_form_are_dropped() {
-        let (endpoint, peer, port, door) = endpoint();
+        let (endpoint, peer, port, key_check) = endpoint();
         let mut sent = 0;
         for number in [ASK, ANSWER, 2, weft::port::NUMBERS - 1] {
             for len in 0..40 {
@@ -290,15 +293,15 @@ mod tests {
                 }
             }
         }
-        door.ask(&port, peer, 1, 0x99).unwrap();
+        key_check.ask(&port, peer, 1, 0x99).unwrap();
         let answered = News::Answered { peer, request: 1, status: STATUS_SUCCESS };
-        assert_eq!((news(&endpoint, &door), door.dropped()), (answered, sent));
+        assert_eq!((news(&endpoint, &key_check), key_check.dropped()), (answered, sent));
     }
 
     #[test]
     fn tell__news_are_bounded() {
-        let (_endpoint, peer, _port, door) = endpoint();
-        (0..=NEWS_MAX).for_each(|_| door.tell(News::Failed(peer, PeerFailure::Gone)));
-        assert_eq!((door.inner.borrow().news.len(), door.dropped()), (NEWS_MAX, 1));
+        let (_endpoint, peer, _port, key_check) = endpoint();
+        (0..=NEWS_MAX).for_each(|_| key_check.tell(News::Failed(peer, PeerFailure::Gone)));
+        assert_eq!((key_check.inner.borrow().news.len(), key_check.dropped()), (NEWS_MAX, 1));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A signal handler may call the provider while the same thread is inside another call, as
 //! libraries do that clean up when the process is ended. Objects are half changed then, and the
-//! handler would wait for its own thread: such a call is refused and leaves the gate unchanged.
+//! handler would wait for its own thread: such a call is refused and leaves the lock unchanged.
 
 use std::cell::Cell;
 use std::sync::atomic::{compiler_fence, AtomicU64, AtomicUsize, Ordering};
@@ -61,7 +61,7 @@ type Held<'a> = (MutexGuard<'a, ()>, Mark);
 /// of the two sees the other's mark (asymmetric Dekker; `membarrier(2)`). The guest gives way; the
 /// caller waits for a visit that has begun.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct Lock {
     mutex: Option<Mutex<()>>,
     /// Number of entries and exits of callers: odd while a caller is inside. With a mutex, each
     /// entry adds two and an exit nothing.
@@ -72,22 +72,22 @@ pub struct Gate {
     waiter: Mutex<Option<Thread>>,
 }
 
-/// Proof that the caller is inside; leaves the gate when dropped.
+/// Proof that the caller holds the lock; gives it back when dropped.
 pub struct Inside<'a> {
-    gate: &'a Gate,
+    lock: &'a Lock,
     locked: Option<Held<'a>>,
 }
 
-/// Proof that the guest is inside; leaves the gate when dropped.
+/// Proof that the guest holds the lock; gives it back when dropped.
 pub struct GuestEntry<'a> {
-    gate: &'a Gate,
+    lock: &'a Lock,
     _locked: Option<Held<'a>>,
 }
 
-impl Gate {
-    /// Creates a gate, which locks if `threads` says that several threads call.
-    pub fn new(threads: bool) -> Gate {
-        Gate { mutex: threads.then(Mutex::default), ..Gate::default() }
+impl Lock {
+    /// Creates a lock, which has a mutex if `threads` says that several threads call.
+    pub fn new(threads: bool) -> Lock {
+        Lock { mutex: threads.then(Mutex::default), ..Lock::default() }
     }
 
     /// Waits until no other thread is inside, and enters.
@@ -107,17 +107,17 @@ impl Gate {
             if self.guest.load(Ordering::Acquire) != 0 {
                 self.wait_for_guest();
             }
-            return Ok(Inside { gate: self, locked: None });
+            return Ok(Inside { lock: self, locked: None });
         };
         let mark = Mark::set()?;
         // A panic in another thread was caught at the interface; the state is whole.
         let locked = mutex.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = self.turns.load(Ordering::Relaxed);
         self.turns.store(turn.wrapping_add(2), Ordering::Relaxed);
-        Ok(Inside { gate: self, locked: Some((locked, mark)) })
+        Ok(Inside { lock: self, locked: Some((locked, mark)) })
     }
 
-    /// Handles a gate that is not free. Callers come one at a time, so the guest is inside or an
+    /// Handles a lock that is not free. Callers come one at a time, so the guest is inside or an
     /// interrupted call of this thread; the guest's thread may be interrupted too, by a fault.
     #[cold]
     fn recheck(&self, turn: u64) -> Result<(), Nested> {
@@ -156,10 +156,10 @@ impl Gate {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return None,
             };
-            return Some(GuestEntry { gate: self, _locked: Some((locked, mark)) });
+            return Some(GuestEntry { lock: self, _locked: Some((locked, mark)) });
         }
         self.guest.store(this_thread(), Ordering::SeqCst);
-        let try_enter_guest = GuestEntry { gate: self, _locked: None };
+        let try_enter_guest = GuestEntry { lock: self, _locked: None };
         barrier();
         let taken = self.turns.load(Ordering::Acquire) % 2 == 1;
         (!taken).then_some(try_enter_guest)
@@ -180,16 +180,16 @@ impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.locked.is_none() {
-            let turn = self.gate.turns.load(Ordering::Relaxed);
-            self.gate.turns.store(turn.wrapping_add(1), Ordering::Release);
+            let turn = self.lock.turns.load(Ordering::Relaxed);
+            self.lock.turns.store(turn.wrapping_add(1), Ordering::Release);
         }
     }
 }
 
 impl Drop for GuestEntry<'_> {
     fn drop(&mut self) {
-        self.gate.guest.store(0, Ordering::Release);
-        let waiter = self.gate.waiter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lock.guest.store(0, Ordering::Release);
+        let waiter = self.lock.waiter.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = waiter {
             thread.unpark();
         }
@@ -205,53 +205,53 @@ mod tests {
     #[test]
     fn visit__gives_way_to_a_caller() {
         for threads in [false, true] {
-            let gate = Gate::new(threads);
-            let turns = gate.turns();
-            let inside = gate.enter().unwrap();
-            assert!(gate.try_enter_guest(|| {}).is_none());
+            let lock = Lock::new(threads);
+            let turns = lock.turns();
+            let inside = lock.enter().unwrap();
+            assert!(lock.try_enter_guest(|| {}).is_none());
             drop(inside);
-            assert_ne!(gate.turns(), turns);
-            let turns = gate.turns();
-            assert!(gate.try_enter_guest(|| {}).is_some());
-            assert_eq!(gate.turns(), turns);
-            drop(gate.enter().unwrap());
+            assert_ne!(lock.turns(), turns);
+            let turns = lock.turns();
+            assert!(lock.try_enter_guest(|| {}).is_some());
+            assert_eq!(lock.turns(), turns);
+            drop(lock.enter().unwrap());
         }
     }
 
     #[test]
     fn enter__inside_of_another_call_is_refused_and_changes_nothing() {
         for threads in [false, true] {
-            let gate = Gate::new(threads);
-            let inside = gate.enter().unwrap();
-            let turns = gate.turns();
-            assert_eq!(gate.enter().err(), Some(Nested));
-            assert_eq!(gate.turns(), turns);
+            let lock = Lock::new(threads);
+            let inside = lock.enter().unwrap();
+            let turns = lock.turns();
+            assert_eq!(lock.enter().err(), Some(Nested));
+            assert_eq!(lock.turns(), turns);
             std::thread::scope(|scope| {
-                let visited = scope.spawn(|| gate.try_enter_guest(|| {}).is_some());
+                let visited = scope.spawn(|| lock.try_enter_guest(|| {}).is_some());
                 assert!(!visited.join().unwrap(), "the caller is inside as before");
             });
             drop(inside);
-            drop(gate.enter().unwrap());
-            assert!(gate.try_enter_guest(|| {}).is_some());
+            drop(lock.enter().unwrap());
+            assert!(lock.try_enter_guest(|| {}).is_some());
         }
     }
 
     #[test]
     fn enter__inside_of_the_guest_s_visit_is_refused() {
         for threads in [false, true] {
-            let gate = Gate::new(threads);
-            let try_enter_guest = gate.try_enter_guest(|| {}).unwrap();
-            let turns = gate.turns();
-            assert_eq!(gate.enter().err(), Some(Nested));
-            assert_eq!(gate.turns(), turns);
+            let lock = Lock::new(threads);
+            let try_enter_guest = lock.try_enter_guest(|| {}).unwrap();
+            let turns = lock.turns();
+            assert_eq!(lock.enter().err(), Some(Nested));
+            assert_eq!(lock.turns(), turns);
             drop(try_enter_guest);
-            drop(gate.enter().unwrap());
+            drop(lock.enter().unwrap());
         }
     }
 
     #[test]
     fn enter__in_two_domains_at_a_time_is_nested_where_they_lock() {
-        let (one, other) = (Gate::new(true), Gate::new(true));
+        let (one, other) = (Lock::new(true), Lock::new(true));
         let inside = one.enter().unwrap();
         assert_eq!(other.enter().err(), Some(Nested));
         drop(inside);
@@ -260,25 +260,25 @@ mod tests {
 
     #[test]
     fn enter__after_a_refused_visit() {
-        let gate = Gate::new(false);
-        let inside = gate.enter().unwrap();
-        assert!(gate.try_enter_guest(|| {}).is_none());
+        let lock = Lock::new(false);
+        let inside = lock.enter().unwrap();
+        assert!(lock.try_enter_guest(|| {}).is_none());
         drop(inside);
-        drop(gate.enter().unwrap());
-        assert!(gate.try_enter_guest(|| {}).is_some());
+        drop(lock.enter().unwrap());
+        assert!(lock.try_enter_guest(|| {}).is_some());
     }
 
     #[test]
     fn enter__sleeps_until_the_guest_has_left() {
-        let gate = Gate::new(false);
-        let try_enter_guest = gate.try_enter_guest(|| {}).expect("nobody is inside");
+        let lock = Lock::new(false);
+        let try_enter_guest = lock.try_enter_guest(|| {}).expect("nobody is inside");
         let entered = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _inside = gate.enter().unwrap();
+                let _inside = lock.enter().unwrap();
                 entered.store(true, Ordering::SeqCst);
             });
-            while gate.waiter.lock().unwrap().is_none() {
+            while lock.waiter.lock().unwrap().is_none() {
                 std::thread::yield_now();
             }
             assert!(!entered.load(Ordering::SeqCst));

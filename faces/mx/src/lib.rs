@@ -14,7 +14,6 @@ pub mod address;
 pub mod boards;
 pub mod code;
 pub mod key_check;
-
 pub mod params;
 #[allow(unsafe_code)]
 pub mod sys;

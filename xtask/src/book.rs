@@ -1,49 +1,74 @@
 //! `cargo xtask book`: guide, results and records as one book for a browser, with search.
 
-use crate::documents;
-use crate::run::{succeeds, Outcome};
+use crate::run::{output_of, succeeds, Outcome};
+use crate::setup::has;
+use crate::{documents, tools};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-const HOW: &str = "mdbook is not on the PATH: `cargo install mdbook` installs it";
+const HOW: &str = "mdbook cannot be installed here (`cargo install --locked mdbook`)";
+/// Names of a browser that searches the book in the suite.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+/// A word of many pages, and of no page's name.
+const SOUGHT: &str = "retransmission";
 
 /// Builds the book, and checks the links between its pages.
 pub fn main(args: &[String]) -> Result<bool, String> {
     if let Some(other) = args.first() {
         return Err(format!("unknown option {other}"));
     }
-    if !is_here() {
-        return Err(HOW.to_string());
-    }
-    let html = build()?;
+    checked(&tools::program("mdbook").ok_or(HOW)?).map(|(held, _)| held)
+}
+
+/// Builds the book, and returns its folder, and true if no link is dead.
+fn checked(mdbook: &Path) -> Result<(bool, PathBuf), String> {
+    let html = build(mdbook)?;
     let dead = dead_links(&html)?;
     dead.iter().for_each(|link| eprintln!("{link}"));
     if dead.is_empty() {
         println!("{}", html.join("index.html").display());
     }
-    Ok(dead.is_empty())
+    Ok((dead.is_empty(), html))
 }
 
-/// The suite: the book, where mdBook is installed.
+/// The suite: the book, where mdBook can be installed, and its search, where there is a browser.
 pub fn suite() -> Outcome {
-    match (is_here(), main(&[])) {
-        (false, _) => Outcome::skip(HOW),
-        (true, Ok(held)) => Outcome::one(held),
-        (true, Err(why)) => Outcome::one(false).note(why),
-    }
+    let Some(mdbook) = tools::program("mdbook") else { return Outcome::skip(HOW) };
+    let html = match checked(&mdbook) {
+        Ok((true, html)) => html,
+        Ok((false, _)) => return Outcome::one(false),
+        Err(why) => return Outcome::one(false).note(why),
+    };
+    let mut outcome = Outcome::one(true);
+    outcome.add(searched(&html));
+    outcome
 }
 
-fn is_here() -> bool {
-    let mut command = Command::new("mdbook");
-    let command = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+/// Searches the book for a word, as its reader would.
+fn searched(html: &Path) -> Outcome {
+    let Some(browser) = BROWSERS.into_iter().find(|browser| has(browser)) else {
+        let why = "skipped book search: no browser is here (Debian: chromium)";
+        return Outcome::skip(why);
+    };
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000"]);
+    command.arg("--allow-file-access-from-files").arg("--dump-dom");
+    let page = format!("file://{}?search={SOUGHT}", html.join("index.html").display());
+    let shown = output_of(command.arg(page)).unwrap_or_default();
+    Outcome::one(results(&shown) > 0).note(format!("search: {} results", results(&shown)))
+}
+
+/// Returns the number of results in a page that has searched.
+fn results(shown: &str) -> usize {
+    let list = shown.split_once("searchresults\"").map_or("", |(_, rest)| rest);
+    list.split("</ul>").next().map_or(0, |list| list.matches("<li").count())
 }
 
 /// Builds the book in `target/book/html`, and returns that folder. Links to files that are not in
 /// the book become plain text.
-fn build() -> Result<PathBuf, String> {
+fn build(mdbook: &Path) -> Result<PathBuf, String> {
     let (root, book) = (crate::root(), crate::root().join("target/book"));
     let fail = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
     if book.exists() {
@@ -64,7 +89,7 @@ fn build() -> Result<PathBuf, String> {
     let settings = book.join("book.toml");
     fs::copy(root.join("book.toml"), &settings).map_err(|e| fail(&settings, e))?;
     let html = book.join("html");
-    let mut command = Command::new("mdbook");
+    let mut command = Command::new(mdbook);
     match succeeds(command.arg("build").arg(&book).arg("--dest-dir").arg(&html)) {
         true => Ok(html),
         false => Err("mdbook failed".to_string()),
@@ -150,6 +175,15 @@ mod tests {
         let text = "<a class=\"x\" href=\"a.html#b\">t</a><h2 id=\"b\"><a href=\"#b\">";
         assert_eq!(values(text, "href").collect::<Vec<_>>(), ["a.html#b", "#b"]);
         assert_eq!(values(text, "id").collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn results__are_those_of_the_list() {
+        let list =
+            "<ul id=\"mdbook-searchresults\"><li>a</li><li class=\"b\">b</li></ul><li>c</li>";
+        assert_eq!(results(list), 2);
+        assert_eq!(results("<ul id=\"searchresults\"></ul><li>c</li>"), 0);
+        assert_eq!(results("<li>c</li>"), 0);
     }
 
     #[test]

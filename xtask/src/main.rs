@@ -14,10 +14,12 @@ mod mx;
 mod package;
 mod programs;
 mod publish;
+mod registry;
 mod run;
 mod setup;
 mod suites;
 mod tidy;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -49,7 +49,7 @@ pub fn main(args: &[String]) -> Result<bool, String> {
 }
 
 /// Unpacks the files of the commit.
-fn unpack(to: &Path) -> Result<(), String> {
+pub fn unpack(to: &Path) -> Result<(), String> {
     let failed = |what: &str| format!("{what} failed: the crates are those of a commit");
     let mut git = Command::new("git");
     git.current_dir(crate::root()).args(["archive", "HEAD"]).stdout(Stdio::piped());

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every suite in order, then one table.
 
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
-use crate::{book, fuzz, install, mpi, package, programs, setup, tidy};
+use crate::{book, fuzz, install, mpi, package, programs, registry, setup, tidy};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,7 @@ const SUITES: &[Suite] = &[
     suite("book", Long, book::suite, "the book builds, links resolve, search finds"),
     suite("large", Long, large, "messages beyond 4 GiB, long searches"),
     suite("fuzz", Long, fuzz::smoke, "a few seconds of every fuzz target"),
+    suite("registry", Long, registry::suite, "crates and documentation are ready for registries"),
     suite("package", Long, package::suite, "packages, installed in clean roots"),
 ];
 

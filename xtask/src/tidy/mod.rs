@@ -17,6 +17,7 @@ mod shape;
 mod text;
 mod types;
 mod walks;
+mod weight;
 mod words;
 
 use lex::Token;
@@ -168,6 +169,7 @@ const RULES: &[(&str, Rule)] = &[
     ("contents", contents::contents),
     ("walks", walks::walks),
     ("glossary", words::glossary),
+    ("terms", words::terms),
     ("guide", words::openings),
     ("functions", code::functions),
     ("files", code::files),
@@ -181,6 +183,8 @@ const RULES: &[(&str, Rule)] = &[
     ("types", types::types),
     ("fields", shape::fields),
     ("methods", shape::methods),
+    ("shares", weight::shares),
+    ("weight", weight::first_build),
     ("crates", arrows::crates),
     ("simulator", arrows::simulator),
     ("layers", arrows::layers),

@@ -7,6 +7,97 @@ const GUIDE: &str = "docs/guide/";
 /// Other documents in which the words of the glossary hold.
 const PAGES: [&str; 3] = ["ARCHITECTURE.md", "README.md", "docs/guide.md"];
 
+/// Words of the glossary that new names in code do not have. Some that it advises against have
+/// other meanings in most of their places (line, look, room, told), and are not among them.
+const NOT_IN_NAMES: [&str; 12] = [
+    "dozes", "doze", "door", "gate", "giving", "intake", "lend", "lent", "luck", "put out", "seat",
+    "story",
+];
+/// The folders in which a word has another meaning, or stands although the table of STYLE.md does
+/// not name the place.
+const ELSEWHERE: &[(&str, &[&str])] = &[
+    ("door", &["faces/ffi/", "tools/lab/"]),
+    ("doze", &["tools/measure/"]),
+    ("gate", &["faces/capi/", "faces/python/", "faces/via/"]),
+    ("giving", &["crates/weft-models/"]),
+    ("lend", &["crates/weft-link/", "faces/ofi/", "faces/sockets/", "faces/via/"]),
+    (
+        "lent",
+        &[
+            "crates/weft-link/",
+            "crates/weft-mxoe/",
+            "crates/weft-packets/",
+            "crates/weftd/",
+            "faces/mx/",
+            "tools/bench/",
+        ],
+    ),
+    ("put out", &["crates/weft-cluster/", "faces/capi/"]),
+    ("seat", &["faces/ffi/", "papers/awari/"]),
+    ("story", &["crates/weft-sim/"]),
+];
+
+/// Finds words in names of items that the glossary advises against, outside of the places that its
+/// table still allows.
+pub fn terms(tree: &Tree, report: &mut Report) {
+    let Some(style) = tree.get(GLOSSARY) else { return };
+    let rows = allowed(&style.text);
+    let listed = |word: &str, path: &str| {
+        let folders = ELSEWHERE.iter().filter(|(other, _)| *other == word).flat_map(|(_, f)| *f);
+        folders.into_iter().any(|folder| path.starts_with(folder))
+            || rows.iter().any(|(name, place)| {
+                name.to_lowercase().replace('_', " ").contains(word) && path.starts_with(place)
+            })
+    };
+    for file in tree.rust().filter(|f| !f.is_test()) {
+        for (at, pair) in file.tokens.windows(2).enumerate() {
+            let Some(name) = pair[1].ident().filter(|_| KINDS.iter().any(|k| pair[0].is(k))) else {
+                continue;
+            };
+            let snake = snake(name);
+            let found = NOT_IN_NAMES.iter().find(|word| {
+                has(&snake, word) && !file.in_test_item(at) && !listed(word, &file.path)
+            });
+            if let Some(word) = found {
+                let message = format!("`{name}`: the glossary has another term for \"{word}\"");
+                report.add(&file.path, pair[1].line, message);
+            }
+        }
+    }
+}
+
+/// Keywords before the name of an item.
+const KINDS: [&str; 8] = ["fn", "struct", "enum", "trait", "mod", "const", "static", "type"];
+
+/// Returns the words of a name, with a space between any two, in small letters.
+fn snake(name: &str) -> String {
+    let mut words = String::new();
+    let mut was_small = false;
+    for c in name.chars() {
+        if c == '_' || c.is_uppercase() && was_small {
+            words.push(' ');
+        }
+        was_small = c.is_lowercase() || c.is_ascii_digit();
+        words.extend(c.to_lowercase().filter(|c| *c != '_'));
+    }
+    words
+}
+
+/// Returns the names in the table of those that still have another word, each with a place.
+fn allowed(style: &str) -> Vec<(&str, String)> {
+    let section = style.split_once("\n### Names in code").map_or("", |(_, section)| section);
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').map(str::trim).skip(1));
+    let pairs = cells.filter_map(|mut row| Some((row.next()?, row.next()?)));
+    let ticked = |text: &'_ str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    pairs
+        .flat_map(|(names, places)| {
+            let places: Vec<String> = ticked(places);
+            places.into_iter().map(move |place| (names, place + "/"))
+        })
+        .collect()
+}
+
 /// Finds words that the glossary shows in bold, which stand for another term.
 pub fn glossary(tree: &Tree, report: &mut Report) {
     let Some(style) = tree.get(GLOSSARY) else { return };
@@ -83,6 +174,19 @@ mod tests {
         assert_eq!(lines_of(glossary, &files("docs/guide/a.md")), [2]);
         assert_eq!(lines_of(glossary, &files("README.md")), [2]);
         assert_eq!(lines_of(glossary, &files("docs/adr/a.md")), [0; 0]);
+    }
+
+    #[test]
+    fn terms__are_allowed_where_the_table_names_the_place() {
+        let style = "## Glossary\n\n### Names in code that still\n\n| name | where | becomes |\n\
+                     | --- | --- | --- |\n| `put_out`, `PutOut` | `a`, `crates/b` | evict |\n";
+        let text =
+            "fn put_out() {}\nstruct HasPutOut;\nfn output() { let seat = 1; }\nfn seats_of() {}\n\
+                    enum SeatMap {}\n#[cfg(test)]\nmod tests { fn seat() {} }\n";
+        let files = |path| [(GLOSSARY, style), (path, text)];
+        assert_eq!(lines_of(terms, &files("crates/b/src/c.rs")), [5]);
+        assert_eq!(lines_of(terms, &files("crates/c/src/c.rs")), [1, 2, 5]);
+        assert_eq!(lines_of(terms, &files("crates/c/tests/c.rs")), [0; 0]);
     }
 
     #[test]

@@ -220,7 +220,7 @@ mod tests {
             ("transfer", "+1=copy", "name ranks as in"),
             ("transfer", "4294967296=copy", "name ranks as in"),
             ("mtu", "0,1-2-3=2K", "name ranks as in"),
-            ("mtu", "1=2K=3", "weft info --config"),
+            ("mtu", "1=2K=3", "no whole number: 276 to"),
             ("fetch_add", "1=agent,2=nobody", "weft info --config"),
             ("nothing", "1=2", "weft info --config"),
         ];

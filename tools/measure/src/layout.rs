@@ -4,8 +4,10 @@ use console::Term;
 
 /// Spaces between two columns.
 const GAP: usize = 2;
-/// Least width of the last column of text, in which its words are broken into lines.
+/// Least width of the last column of text beside others, in which its words are broken into lines.
 const LEAST: usize = 24;
+/// Least width of a text, whatever the width of the terminal.
+const NARROW: usize = 8;
 
 /// Returns the width of the terminal that standard output goes to; `None` if it is none.
 pub fn width() -> Option<usize> {
@@ -44,7 +46,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 pub fn hanging(head: &str, text: &str, width: Option<usize>) -> String {
     let indent = head.chars().count();
     let lines = match width {
-        Some(width) => wrap(text, width.saturating_sub(indent).max(LEAST)),
+        Some(width) => wrap(text, width.saturating_sub(indent).max(NARROW)),
         None => vec![text.to_string()],
     };
     format!("{head}{}", lines.join(&format!("\n{:indent$}", "")))

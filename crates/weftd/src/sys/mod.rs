@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use weft_core::Instant;
 use weft_link::WaitFd;
@@ -22,12 +22,41 @@ fn check(result: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Returns the monotonic time.
+/// A clock that never goes back. The kernel's may, for a process that is restored from an image or
+/// whose clock is faked: deadlines would be far ahead then, and this one counts on from there.
+struct Clock {
+    /// Nanoseconds by which the kernel's clock has gone back so far.
+    behind: AtomicU64,
+    last: AtomicU64,
+}
+
+/// Steps back that only show that another thread read the clock in between.
+const CLOCK_SLACK: u64 = 1_000_000;
+
+impl Clock {
+    const fn new() -> Clock {
+        Clock { behind: AtomicU64::new(0), last: AtomicU64::new(0) }
+    }
+
+    /// Returns the time of this clock when the kernel's shows `ns`.
+    fn at(&self, ns: u64) -> Instant {
+        let ours = ns.saturating_add(self.behind.load(Ordering::Relaxed));
+        let last = self.last.fetch_max(ours, Ordering::Relaxed);
+        let back = last.saturating_sub(ours);
+        if back > CLOCK_SLACK {
+            self.behind.fetch_add(back, Ordering::Relaxed);
+        }
+        Instant(ours.max(last))
+    }
+}
+
+/// Returns the monotonic time, which also goes on where the kernel's clock goes back.
 pub fn now() -> Instant {
+    static CLOCK: Clock = Clock::new();
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
-    Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+    CLOCK.at(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
 /// Returns the effective user of this process.
@@ -235,4 +264,25 @@ pub fn send_multicast_from(socket: &UdpSocket, address: Ipv4Addr) -> io::Result<
             size_of::<libc::in_addr>() as libc::socklen_t,
         )
     })
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock__that_goes_back_counts_on_from_there() {
+        const SECOND: u64 = 1_000_000_000;
+        let clock = Clock::new();
+        assert_eq!(clock.at(90_000 * SECOND), Instant(90_000 * SECOND));
+        // A deadline a second later comes a second later.
+        assert_eq!(clock.at(10 * SECOND), Instant(90_000 * SECOND));
+        assert_eq!(clock.at(11 * SECOND), Instant(90_001 * SECOND));
+        assert_eq!(clock.at(0), Instant(90_001 * SECOND));
+        assert_eq!(clock.at(SECOND), Instant(90_002 * SECOND));
+        // Another thread was a little earlier.
+        assert_eq!(clock.at(SECOND - 100), Instant(90_002 * SECOND));
+        assert_eq!(clock.at(2 * SECOND), Instant(90_003 * SECOND));
+    }
 }

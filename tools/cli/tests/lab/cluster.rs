@@ -3,9 +3,9 @@
 
 use super::*;
 
-const AGENT: &str = "@weft-lab-cluster";
+pub const AGENT: &str = "@weft-lab-cluster";
 
-fn agent(lab: &Lab, host: &str, words: &[&str]) -> Running {
+pub fn agent(lab: &Lab, host: &str, words: &[&str]) -> Running {
     let weftd = Path::new(WEFT).with_file_name("weftd");
     let weftd = weftd.to_str().expect("a path in UTF-8");
     let common = ["lab", "exec", host, weftd, "--name", AGENT, "--user=", "--links", "udp"];
@@ -16,13 +16,13 @@ fn agent(lab: &Lab, host: &str, words: &[&str]) -> Running {
 }
 
 /// Returns the command `weft` with these words on a host.
-fn weft(lab: &Lab, host: &str, words: &str) -> Command {
+pub fn weft(lab: &Lab, host: &str, words: &str) -> Command {
     // Signals come to the command itself.
     let line = format!("exec env WEFT_AGENT={AGENT} {WEFT} {words}");
     lab.command(&["lab", "exec", host, "sh", "-c", &line])
 }
 
-fn said(lab: &Lab, host: &str, words: &str) -> String {
+pub fn said(lab: &Lab, host: &str, words: &str) -> String {
     let output = weft(lab, host, words).output().expect("weft starts");
     assert!(output.status.success(), "{words}: {}", text(&output.stderr));
     text(&output.stdout)

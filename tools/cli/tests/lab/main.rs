@@ -11,6 +11,7 @@ mod firewall;
 #[path = "../run/harness.rs"]
 mod harness;
 mod inside;
+mod partition;
 mod vanish;
 
 use harness::{left_behind, Job, Running, MARK};

@@ -192,6 +192,12 @@ impl Running {
         self.seen_out.lines().last().unwrap_or_default().to_owned()
     }
 
+    /// Returns the output so far.
+    pub fn said(&mut self) -> &str {
+        self.seen_out.extend(self.out.try_iter());
+        &self.seen_out
+    }
+
     /// Waits for lines of error output that contain `text`.
     pub fn error_lines(&mut self, count: usize, text: &str) {
         await_lines(&self.err, &mut self.seen_err, count, text);

@@ -240,7 +240,7 @@ fn queue(fd: &OwnedFd, request: libc::c_ulong) -> io::Result<usize> {
 /// Returns the bytes that can be read.
 ///
 /// # Errors
-/// It is no socket.
+/// The descriptor is no socket.
 pub fn unread(fd: &OwnedFd) -> io::Result<usize> {
     queue(fd, libc::FIONREAD)
 }
@@ -294,7 +294,7 @@ impl Info {
 /// Returns the bytes that were sent and that the peer's system has not acknowledged.
 ///
 /// # Errors
-/// It is no socket.
+/// The descriptor is no socket.
 pub fn unacknowledged(fd: &OwnedFd) -> io::Result<usize> {
     queue(fd, libc::TIOCOUTQ)
 }

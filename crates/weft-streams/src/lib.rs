@@ -11,6 +11,7 @@
 //! - [`policy`]: the connections that may share memory, by their addresses and ports.
 //! - [`program`]: the programs that take the library, by their files.
 //! - [`leaving`]: the end of joins, before another program gets the connections.
+//! - [`holding`]: the places of the processes that hold a connection.
 //! - [`message`]: the messages between a process and its agent; [`pairing`]: the agent's part.
 //! - [`tipc`]: another kind of sockets, whose state is the agent's: its messages.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@
 
 pub mod board;
 pub mod count;
+pub mod holding;
 pub mod leaving;
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -6,6 +6,7 @@
 #![allow(non_snake_case)]
 
 use crate::count::Count;
+use crate::holding::Place;
 use crate::leaving::Leaving;
 use crate::receiver::{Next, Receiver};
 use crate::sender::{Sender, Way};
@@ -226,5 +227,23 @@ fn loom__no_connection_is_joined_behind_the_look_of_a_start() {
         let seen = is_joined.load(Relaxed);
         joins.join().unwrap();
         assert_eq!(is_joined.load(Relaxed), seen);
+    });
+}
+
+#[test]
+fn loom__the_marks_of_a_new_process_stay_when_two_clear_those_of_an_ended_one() {
+    loom::model(|| {
+        let all = Arc::new((Place::default(), AtomicBool::new(true)));
+        all.0.is_of(7);
+        let other = Arc::clone(&all);
+        let clears = thread::spawn(move || other.0.ends(7, || other.1.store(false, SeqCst)));
+        let (place, is_marked) = &*all;
+        place.ends(7, || is_marked.store(false, SeqCst));
+        let is_made = place.take();
+        if is_made {
+            is_marked.store(true, SeqCst);
+        }
+        clears.join().unwrap();
+        assert_eq!(is_marked.load(SeqCst), is_made);
     });
 }

@@ -8,6 +8,7 @@ use super::real;
 use super::slot::{self, Region};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use weft_streams::holding::Place;
 use weft_streams::leaving::Leaving;
 
 /// Words of bits.
@@ -16,8 +17,6 @@ const WORDS: usize = 4;
 pub const PROCESSES: usize = 64 * WORDS - 1;
 /// The bit of all others, for good: it is never cleared.
 const OTHERS: u32 = PROCESSES as u32;
-/// The number of a process that is being made.
-const UNBORN: u32 = u32::MAX;
 
 /// This process's bit.
 static OWN: AtomicU32 = AtomicU32::new(OTHERS);
@@ -164,28 +163,26 @@ fn reap(region: &Region, bits: Bits) {
     let was = real::errno();
     let own = OWN.load(Ordering::Relaxed);
     for (at, process) in region.processes.iter().enumerate() {
-        let number = process.load(Ordering::Acquire);
-        if bits[at / 64] >> (at % 64) & 1 == 0 || at as u32 == own || number == UNBORN {
+        if bits[at / 64] >> (at % 64) & 1 == 0 || at as u32 == own {
             continue;
         }
+        let Some(number) = process.number() else { continue };
         // SAFETY: signal 0 is only checked. Number 0 is free, and has no holder that lives.
         let lives = number != 0
             && (unsafe { libc::kill(number as libc::pid_t, 0) } == 0
                 || real::errno() != libc::ESRCH);
         if !lives {
-            forget(region, at as u32, number);
+            process.ends(number, || forget(region, at as u32));
         }
     }
     real::set_errno(was);
 }
 
-/// Clears a bit, and makes it free.
-fn forget(region: &Region, bit: u32, number: u32) {
+/// Clears a bit, which nobody else clears or takes meanwhile.
+fn forget(region: &Region, bit: u32) {
     let slots = region.slots.iter().take(region.used.load(Ordering::Acquire) as usize);
     slots.for_each(|slot| slot.holders.clear(bit));
     region.sets.iter().for_each(|set| set.holders.clear(bit));
-    let process = &region.processes[bit as usize];
-    let _ = process.compare_exchange(number, 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// Clears the bits of all processes that have ended.
@@ -200,16 +197,13 @@ fn process() -> u32 {
 
 /// The first process has its bit from now on.
 pub fn begin(region: &Region) {
-    region.processes[0].store(process(), Ordering::Release);
+    region.processes[0].is_of(process());
     OWN.store(0, Ordering::Relaxed);
 }
 
 /// Takes a bit for a child.
 fn bit(region: &Region) -> Option<u32> {
-    let free = |one: &AtomicU32| {
-        one.compare_exchange(0, UNBORN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    };
-    region.processes.iter().position(free).map(|at| at as u32)
+    region.processes.iter().position(Place::take).map(|at| at as u32)
 }
 
 /// No child is made while the result lives. `None`: in a signal handler of a thread that makes one.
@@ -221,8 +215,8 @@ pub fn no_fork() -> Option<Held<'static>> {
 /// True if the child that is being made has said its number.
 fn child_lives() -> bool {
     let child = CHILD.load(Ordering::Relaxed);
-    let number = |region: &Region| region.processes[child as usize].load(Ordering::Acquire);
-    child != OTHERS && slot::region().map(number).is_some_and(|n| n != 0 && n != UNBORN)
+    let number = |region: &'static Region| region.processes[child as usize].number();
+    child != OTHERS && slot::region().and_then(number).is_some_and(|number| number != 0)
 }
 
 /// While it lives, no connection is joined.
@@ -274,7 +268,7 @@ pub fn child_came() {
 pub fn child_failed() {
     let last = LAST.with(|last| last.replace(OTHERS));
     if let Some(region) = slot::region().filter(|_| last != OTHERS) {
-        forget(region, last, UNBORN);
+        region.processes[last as usize].fails(|| forget(region, last));
     }
 }
 
@@ -292,5 +286,5 @@ pub fn is_child() {
         IS_FOREIGN.store(1, Ordering::Relaxed);
     }
     let Some(region) = slot::region().filter(|_| own != OTHERS && !is_foreign()) else { return };
-    region.processes[own as usize].store(process(), Ordering::Release);
+    region.processes[own as usize].is_of(process());
 }

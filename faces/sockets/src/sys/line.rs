@@ -11,7 +11,7 @@ use super::slot::{
 };
 use super::table::{self, Connection};
 use super::why::{self, Why};
-use super::{board, giving, holders, look, owner, real, set, settings, stream, tcp, vfork};
+use super::{board, giving, holders, look, owner, real, rings, set, settings, stream, tcp, vfork};
 use libc::c_int;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -170,6 +170,10 @@ fn asks(connection: &Connection) {
     }
     ask.calls.store(0, Ordering::Relaxed);
     if is_odd(connection) {
+        return stays_tcp(slot);
+    }
+    if rings::has_one() {
+        notes(connection, Why::Ring);
         return stays_tcp(slot);
     }
     let Some(_held) = LOCK.try_take() else { return };

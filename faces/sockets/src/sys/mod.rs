@@ -17,6 +17,7 @@ mod owner;
 mod parts;
 mod program;
 mod real;
+mod rings;
 mod room;
 mod set;
 mod settings;

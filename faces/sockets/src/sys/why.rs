@@ -32,10 +32,12 @@ pub enum Why {
     Shared,
     /// The process has as many in memory as it may.
     Most,
+    /// The program has a ring of io_uring.
+    Ring,
 }
 
 /// Their texts, of at most 48 bytes.
-const TEXTS: [&str; 13] = [
+const TEXTS: [&str; 14] = [
     "",
     "the program uses what only TCP carries",
     "the program receives or sends urgent bytes",
@@ -49,6 +51,7 @@ const TEXTS: [&str; 13] = [
     "bytes went past the library (system calls)",
     "several processes have it",
     "the process has too many in memory",
+    "the program uses io_uring",
 ];
 
 impl Why {

@@ -22,6 +22,7 @@ mod networks;
 mod numbers;
 mod options;
 mod programs;
+mod rings;
 mod roles;
 mod symbols;
 mod sys;

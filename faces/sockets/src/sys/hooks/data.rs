@@ -610,7 +610,15 @@ pub fn stay_tcp_as(one: &Connection, reason: Why) {
 /// # Errors
 /// Bytes stay in the ring, or the connection has ended.
 pub fn hand_over(one: &Connection) -> Result<(), giving::Why> {
-    stay_tcp_as(one, Why::Passed);
+    hand_over_as(one, Why::Passed)
+}
+
+/// The same, for a reason.
+///
+/// # Errors
+/// As above.
+pub fn hand_over_as(one: &Connection, reason: Why) -> Result<(), giving::Why> {
+    stay_tcp_as(one, reason);
     giving::give_back(one)
 }
 

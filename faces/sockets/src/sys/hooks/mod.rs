@@ -8,6 +8,7 @@ mod placed;
 pub mod process;
 mod programs;
 mod quick;
+mod rings;
 mod signals;
 mod symbols;
 mod tipc;

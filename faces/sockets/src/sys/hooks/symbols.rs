@@ -65,7 +65,7 @@ fn own() -> usize {
 }
 
 /// Returns the address of the next function of this name after this library's.
-fn behind(name: &[u8], known: &AtomicUsize) -> usize {
+pub(super) fn behind(name: &[u8], known: &AtomicUsize) -> usize {
     let found = known.load(Ordering::Relaxed);
     if found != 0 {
         return found;

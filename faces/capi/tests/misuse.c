@@ -3,6 +3,7 @@
 #include "check.h"
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -278,6 +279,28 @@ static void *elsewhere(void *nothing)
     return nothing;
 }
 
+/* Another thread calls at the same moment as this one. */
+static atomic_int is_over;
+
+static void *beside(void *nothing)
+{
+    while (!is_over)
+        EXPECT(WEFT_THREAD, NULL, weft_comm_size(comm));
+    return nothing;
+}
+
+static void in_two_threads(void)
+{
+    pthread_t thread;
+    CHECK(weft_comm_all(job, &comm));
+    pthread_create(&thread, NULL, beside, NULL);
+    for (int i = 0; i < 2 * LEN; i++)
+        EXPECT(2, NULL, weft_comm_size(comm));
+    is_over = 1;
+    pthread_join(thread, NULL);
+    CHECK(weft_comm_free(comm));
+}
+
 static void in_another_thread(void)
 {
     int ranks[2] = {0, 1};
@@ -293,6 +316,7 @@ static void in_another_thread(void)
     CHECK(weft_set_free(set));
     CHECK(weft_buffer_free(buffer));
     CHECK(weft_comm_free(comm));
+    in_two_threads();
 }
 
 /* Lengths and counts that no machine has: `at` has none of them, or all of them at once. */

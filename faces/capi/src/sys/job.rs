@@ -21,8 +21,10 @@ pub(crate) unsafe fn object_of<'a, T: Object>(
 ) -> Result<(Used<'a, T>, &'a WeftJob), Fault> {
     // SAFETY: promised by the caller.
     let object = unsafe { object(pointer) }?;
+    // Uses are counted by the thread of the job alone.
     // SAFETY: as before.
-    Ok((Used::new(object), unsafe { job_of(object.head().job()) }?))
+    let job = unsafe { job_of(object.head().job()) }?;
+    Ok((Used::new(object), job))
 }
 
 /// Returns a job if the calling thread may use it.

@@ -408,6 +408,8 @@ unsafe fn listed<'a>(requests: *mut *mut WeftRequest, count: usize) -> Result<Li
         }
         // SAFETY: promised by the caller.
         let one: &WeftRequest = unsafe { object(request.cast_const()) }?;
+        // SAFETY: promised by the caller.
+        unsafe { job_of(one.head.job()) }?;
         if !one.set.get().0.is_null() {
             return Err(Fault::argument("a request of a set: weft_set_wait reports its end"));
         }

@@ -14,9 +14,9 @@ const CHANGES: u32 = u32::MAX;
 /// A place. Zeros are a free one.
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub struct Place(AtomicU32);
+pub struct Holding(AtomicU32);
 
-impl Place {
+impl Holding {
     /// Takes a free place for a process that is being made.
     pub fn take(&self) -> bool {
         self.0.compare_exchange(FREE, CHANGES, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -51,11 +51,11 @@ impl Place {
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
-    use super::Place;
+    use super::Holding;
 
     #[test]
     fn ends__clears_once_and_before_the_next_process_has_the_place() {
-        let place = Place::default();
+        let place = Holding::default();
         assert!(place.take());
         assert_eq!(place.number(), None);
         place.is_of(7);

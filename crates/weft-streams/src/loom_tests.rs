@@ -6,7 +6,7 @@
 #![allow(non_snake_case)]
 
 use crate::count::Count;
-use crate::holding::Place;
+use crate::holding::Holding;
 use crate::leaving::Leaving;
 use crate::receiver::{Next, Receiver};
 use crate::sender::{Sender, Way};
@@ -233,7 +233,7 @@ fn loom__no_connection_is_joined_behind_the_look_of_a_start() {
 #[test]
 fn loom__the_marks_of_a_new_process_stay_when_two_clear_those_of_an_ended_one() {
     loom::model(|| {
-        let all = Arc::new((Place::default(), AtomicBool::new(true)));
+        let all = Arc::new((Holding::default(), AtomicBool::new(true)));
         all.0.is_of(7);
         let other = Arc::clone(&all);
         let clears = thread::spawn(move || other.0.ends(7, || other.1.store(false, SeqCst)));

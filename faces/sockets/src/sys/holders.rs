@@ -8,7 +8,7 @@ use super::real;
 use super::slot::{self, Region};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use weft_streams::holding::Place;
+use weft_streams::holding::Holding;
 use weft_streams::leaving::Leaving;
 
 /// Words of bits.
@@ -203,7 +203,7 @@ pub fn begin(region: &Region) {
 
 /// Takes a bit for a child.
 fn bit(region: &Region) -> Option<u32> {
-    region.processes.iter().position(Place::take).map(|at| at as u32)
+    region.processes.iter().position(Holding::take).map(|at| at as u32)
 }
 
 /// No child is made while the result lives. `None`: in a signal handler of a thread that makes one.

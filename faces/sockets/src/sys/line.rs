@@ -172,10 +172,6 @@ fn asks(connection: &Connection) {
     if is_odd(connection) {
         return stays_tcp(slot);
     }
-    if rings::has_one() {
-        notes(connection, Why::Ring);
-        return stays_tcp(slot);
-    }
     let Some(_held) = LOCK.try_take() else { return };
     if !open() {
         return;
@@ -214,9 +210,10 @@ fn asks(connection: &Connection) {
     }
 }
 
-/// True if a socket has options that keep it TCP.
+/// True if a socket has options that keep it TCP, or the program uses it by io_uring.
 fn is_odd(connection: &Connection) -> bool {
-    let why = tcp::oddity(connection.fd);
+    let ring = || rings::has_one().then_some(Why::Ring);
+    let why = tcp::oddity(connection.fd).or_else(ring);
     why.into_iter().for_each(|why| notes(connection, why));
     why.is_some()
 }

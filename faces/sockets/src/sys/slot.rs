@@ -4,7 +4,7 @@ use super::holders::{self, Holders, PROCESSES};
 use super::lock::Lock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use weft_streams::count::Count;
-use weft_streams::holding::Place;
+use weft_streams::holding::Holding;
 use weft_streams::message::Other;
 use weft_streams::receiver::Receiver;
 use weft_streams::sender::Sender;
@@ -215,7 +215,7 @@ pub struct Region {
     /// The search for a free set begins here.
     pub next_set: AtomicU32,
     /// The processes, by their bits; 0: none.
-    pub processes: [Place; PROCESSES],
+    pub processes: [Holding; PROCESSES],
     /// The connections.
     pub slots: [Slot; SLOTS],
     /// The sets.

@@ -17,7 +17,7 @@
 #[allow(unsafe_code)]
 mod sys;
 
-use crate::threads::without_signals;
+use crate::threads::{stack, without_signals};
 use crate::{bulk, memory, passing, user, Peer};
 use rustix::net::{accept_with, SocketFlags};
 use rustix::process::{getrlimit, Resource};
@@ -169,7 +169,8 @@ impl Lanes {
             return;
         }
         // The thread takes them itself: if there is none, nothing is closed here.
-        let thread = std::thread::Builder::new().name("weft-closing".into()).stack_size(STACK);
+        let thread =
+            std::thread::Builder::new().name("weft-closing".into()).stack_size(stack(STACK));
         if without_signals(|| thread.spawn(move || close_together(user))).is_ok() {
             lane.is_swept = true;
             lane.batches += 1;
@@ -266,9 +267,10 @@ fn begin(mut all: MutexGuard<'static, Lanes>, user: u32) {
     // Threads that rest may have been woken for other users already, whose work takes long.
     let waiting = all.of_user.values().filter(|lane| !lane.is_busy && !lane.is_empty()).count();
     if waiting > all.resting && all.threads < THREADS_MAX {
-        let thread = std::thread::Builder::new().name("weft-closing".into()).stack_size(STACK);
+        let thread =
+            std::thread::Builder::new().name("weft-closing".into()).stack_size(stack(STACK));
         // Where the system has no thread now, the next descriptor tries again.
-        if crate::sys::threads::without_signals(|| thread.spawn(work)).is_ok() {
+        if without_signals(|| thread.spawn(work)).is_ok() {
             all.threads += 1;
         }
     }

@@ -21,6 +21,7 @@ use weft_streams::message::{Message, Other};
 use weft_streams::pairing::End;
 use weft_streams::words::RING;
 use weft_sys::passing::Received;
+use weft_sys::threads::stack;
 use weft_sys::Foreign;
 
 /// Most connections whose bytes go back at one moment; one user has at most half of what others
@@ -134,7 +135,7 @@ impl Handback {
         let (lent, is_lent) = sync_channel(2);
         let taken = Taken { bytes: Vec::new(), passed: 0, before, ring: None };
         let work = Work { asker, bell, key: other.key, fd, record, is_lent, taken };
-        let name = std::thread::Builder::new().name("bytes back".into()).stack_size(STACK);
+        let name = std::thread::Builder::new().name("bytes back".into()).stack_size(stack(STACK));
         let thread = name.spawn(|| work.run()).map_err(|_| Declined::Later)?;
         self.asked += 1;
         self.jobs.insert(lender, Job { user, lent: Some(lent), thread });

@@ -44,7 +44,9 @@ pub(super) fn watch() {
                 }
             }
         };
-        let thread = thread::Builder::new().name("weft clones".into()).stack_size(STACK);
+        let thread = thread::Builder::new()
+            .name("weft clones".into())
+            .stack_size(weft_sys::threads::stack(STACK));
         thread.spawn(listen).map(drop)
     });
     if let Err(why) = listening {

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_sys::passing::{recv_patiently, send_patiently};
-use weft_sys::threads::without_signals;
+use weft_sys::threads::{stack, without_signals};
 use weft_sys::{Foreign, Peer};
 
 /// Bits of the slot that hold the index.
@@ -171,7 +171,8 @@ impl FanoutMember {
     ) -> FanoutMember {
         let shared = Arc::new(Shared { listener, held: Mutex::new(held) });
         let answering = Arc::clone(&shared);
-        let builder = std::thread::Builder::new().name("weft-packet".into()).stack_size(128 << 10);
+        let builder =
+            std::thread::Builder::new().name("weft-packet".into()).stack_size(stack(128 << 10));
         // Without the thread (a limit on processes), later processes cannot join.
         let thread = without_signals(|| builder.spawn(move || answer(&answering)).ok());
         FanoutMember { slot: group.tag() | index as u16, socket, ring, shared, thread }

@@ -21,3 +21,47 @@ pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     started
 }
+
+/// Returns the size of the stack of a thread that needs `own` bytes of it. The C library keeps there
+/// also what the program declares as thread-local, which may be more than the rest.
+pub fn stack(own: usize) -> usize {
+    type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
+    // SAFETY: the name is a C string.
+    let least = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
+    if least.is_null() {
+        // A C library that keeps them elsewhere.
+        return own;
+    }
+    // SAFETY: the function of the GNU C library has this type, as Rust's library uses it; all zeros
+    // are attributes whose fields it does not follow.
+    let least = unsafe {
+        let attributes: libc::pthread_attr_t = zeroed();
+        std::mem::transmute::<*mut libc::c_void, Least>(least)(&raw const attributes)
+    };
+    own + least
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::hint::black_box;
+
+    thread_local! {
+        /// More than the stack of the thread below.
+        static LARGE: Cell<[u8; 1 << 20]> = const { Cell::new([0; 1 << 20]) };
+    }
+
+    #[test]
+    fn stack__has_room_beside_what_the_program_keeps_for_each_thread() {
+        const OWN: usize = 64 << 10;
+        let uses = || {
+            LARGE.with(|large| black_box(large.as_ptr()));
+            let on_stack = black_box([1u8; OWN / 2]);
+            on_stack.iter().map(|&byte| usize::from(byte)).sum::<usize>()
+        };
+        let thread = std::thread::Builder::new().stack_size(stack(OWN)).spawn(uses);
+        assert_eq!(thread.unwrap().join().unwrap(), OWN / 2);
+    }
+}

@@ -13,6 +13,7 @@ use std::time::Duration;
 use weft_link::secure::JobKey;
 use weft_link::Address;
 use weft_sys::foreign::{Listener, ANYBODY};
+use weft_sys::threads::stack;
 use weft_sys::{Foreign, Peer};
 
 struct Entry {
@@ -107,8 +108,8 @@ fn start() -> io::Result<Arc<Bell>> {
     let changed = Arc::new(Bell::new()?);
     let of_thread = Arc::clone(&changed);
     std::thread::Builder::new()
-        .name("weft-meet-door".into())
-        .stack_size(128 << 10)
+        .name("weft-posts".into())
+        .stack_size(stack(128 << 10))
         .spawn(move || run(&of_thread))?;
     Ok(changed)
 }

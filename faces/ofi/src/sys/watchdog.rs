@@ -9,7 +9,7 @@ use super::domain::Domain;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 use weft_sys::forks::is_child;
-use weft_sys::threads::without_signals;
+use weft_sys::threads::{stack, without_signals};
 
 /// Interval to the next visit after one that found work, and where callers asked for progress
 /// without calls.
@@ -121,7 +121,7 @@ pub fn end() {
 /// Starts the thread.
 fn start() -> bool {
     let builder = std::thread::Builder::new().name("weft-progress".to_owned());
-    let spawned = without_signals(|| builder.stack_size(256 << 10).spawn(run));
+    let spawned = without_signals(|| builder.stack_size(stack(256 << 10)).spawn(run));
     if let Err(why) = &spawned {
         log::warn!("no thread that makes progress while the program computes: {why}");
     }

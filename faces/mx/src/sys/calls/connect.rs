@@ -17,6 +17,7 @@ use weft_ffi::sys::lock;
 use weft_ffi::table::Key;
 use weft_link::secure::JobKey;
 use weft_mxoe::node::Mac;
+use weft_sys::threads::{stack, without_signals};
 
 /// The endpoint that a request looks for.
 #[derive(Clone, Copy)]
@@ -90,8 +91,9 @@ fn seek_aside(open: &mut Open, generation: u32, search: Search) {
             inside.open().into_iter().for_each(|open| open.sought(request, &found));
         }
     };
-    let builder = std::thread::Builder::new().name("weft-mx-seek".into()).stack_size(128 << 10);
-    if let Err(why) = weft_sys::threads::without_signals(|| builder.spawn(run)) {
+    let builder =
+        std::thread::Builder::new().name("weft-mx-seek".into()).stack_size(stack(128 << 10));
+    if let Err(why) = without_signals(|| builder.spawn(run)) {
         log::error!("mx_iconnect: no thread: {why}");
         open.end_with(request, code::STATUS_NO_RESOURCES);
     }

@@ -4,6 +4,7 @@
 
 mod book;
 mod commit;
+mod consumers;
 mod documents;
 mod environment;
 mod fuzz;
@@ -30,6 +31,7 @@ usage: cargo xtask TASK
   test [--quick | --all]             run the suites of every change, a few or all; print a table
   test --suite NAME...               run these suites
   test --list                        name the suites
+  test --suite consumers [NAME]...   programs of others over weft; --write: its page
   tidy                               check the house rules
   contents                           write the tables of ARCHITECTURE.md
   book                               build the book of the guide, by mdBook

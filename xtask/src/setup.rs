@@ -1,6 +1,6 @@
 //! Tools that the tests need beyond the Rust toolchain.
 
-use crate::environment::{self, Missing};
+use crate::environment::{self, Base, Missing};
 use crate::run::{output_of, succeeds, succeeds_within};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -102,8 +102,23 @@ pub fn has(program: &str) -> bool {
     folders.any(|folder| Path::new(folder).join(program).is_file())
 }
 
-fn is_root() -> bool {
+/// Returns true if this process has the rights of root.
+pub fn is_root() -> bool {
     output_of(Command::new("id").arg("-u")).is_some_and(|id| id.trim() == "0")
+}
+
+/// Installs packages of Debian; false if that fails, for one of them or for all.
+pub fn install_debian(packages: &[&str]) -> bool {
+    if !has("apt-get") || !is_root() {
+        return false;
+    }
+    println!("installing {}", packages.join(" "));
+    install_quietly(packages) || succeeds(&mut apt(&["update"])) && install_quietly(packages)
+}
+
+fn install_quietly(packages: &[&str]) -> bool {
+    let _quiet = Quiet::begin();
+    succeeds(apt(&["install", "-y", "--no-install-recommends"]).args(packages))
 }
 
 /// Installs missing tools where that is possible. Returns the tests that will be skipped, with
@@ -116,16 +131,10 @@ pub fn install_tools() -> Vec<String> {
         return Vec::new();
     }
     if has("apt-get") && is_root() {
-        println!("installing {}", packages.join(" "));
-        let _quiet = Quiet::begin();
-        let install = |packages: &[&str]| {
-            succeeds(apt(&["install", "-y", "--no-install-recommends"]).args(packages))
-        };
-        let all = install(&packages) || succeeds(&mut apt(&["update"])) && install(&packages);
-        if !all {
+        if !install_debian(&packages) {
             // A distribution that lacks one of them may have the others.
             for package in packages {
-                install(&[package]);
+                install_quietly(&[package]);
             }
         }
     }
@@ -147,7 +156,7 @@ pub fn install_packages() -> Vec<String> {
     let mut skipped = Vec::new();
     let mut wants = |name: &str, packages: &[&str], what: &str| {
         if let Err(Missing::Means(why) | Missing::Refused(why)) =
-            environment::install(&target.join(name), packages)
+            environment::install(Base::Alone, &target.join(name), packages)
         {
             let packages = packages.join(", ");
             skipped.push(format!("without {packages} (from pip) {what}: {why}"));

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every suite in order, then one table.
 
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
-use crate::{book, fuzz, install, mpi, package, programs, registry, setup, tidy};
+use crate::{book, consumers, fuzz, install, mpi, package, programs, registry, setup, tidy};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,7 @@ const SUITES: &[Suite] = &[
     suite("test", Quick, tests, "unit and integration tests"),
     suite("mpi", Change, mpi::suite, "MPI programs, with MPICH"),
     suite("mpis", Long, mpi::whole, "MPI programs, with all MPIs"),
+    suite("consumers", Long, consumers::suite, "programs and test suites of others"),
     suite("install", Change, install::suite, "installed, used and removed"),
     suite("doc", Change, doc, "documentation builds, links resolve"),
     suite("loom", Change, loom, "all interleavings of the rings"),
@@ -72,6 +73,7 @@ pub fn main(args: &[String]) -> Result<bool, String> {
                 return Ok(true);
             }
             "--suite" => wanted.push(args.next().ok_or("--suite wants a name")?),
+            word if wanted.contains(&"consumers") && consumers::takes(word) => {}
             other => return Err(format!("unknown option {other}")),
         }
     }

@@ -113,6 +113,20 @@ impl Job {
         (tally.of(&self.name), start.elapsed().as_secs_f64())
     }
 
+    /// Returns true if ranks run over the usual carrier, so that a failure there says something.
+    pub fn is_comparable(&self, site: &Site, place: Place) -> bool {
+        let nothing = Job {
+            name: format!("{}-true", self.name),
+            words: vec!["true".into()],
+            usual: Vec::new(),
+            read: super::tally::exit_code,
+            each: true,
+            aborts: false,
+            ..self.clone()
+        };
+        nothing.run(site, place, Carrier::Usual).0.failed.is_empty()
+    }
+
     /// Runs the ranks; returns the end of the job and their outputs.
     fn outputs(
         &self,
@@ -165,6 +179,10 @@ impl Job {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=20", &self.limit.as_secs().to_string()]);
         command.envs(site.variables());
+        // Ranks warn of variables that nothing in weft reads.
+        super::VARIABLES.iter().for_each(|name| {
+            command.env_remove(name);
+        });
         if place == Place::Lab && !matches!(self.launcher, Launcher::Run) {
             command.arg(&site.weft).args(["lab", "exec", "h1"]);
         }
@@ -202,7 +220,9 @@ impl Job {
 
     fn by_mpiexec(&self, site: &Site, place: Place, mpiexec: &Path, command: &mut Command) {
         command.arg(mpiexec).args(["-n", &self.ranks.to_string()]);
-        let is_hydra = mpiexec.with_file_name("mpiexec.hydra").is_file();
+        // Debian has both launchers in one folder.
+        let is_open = mpiexec.extension().is_some_and(|of| of == "openmpi");
+        let is_hydra = !is_open && mpiexec.with_file_name("mpiexec.hydra").is_file();
         if !is_hydra {
             command.args(["--allow-run-as-root", "--oversubscribe"]);
         }

@@ -11,6 +11,13 @@ use std::time::Duration;
 /// skipped without it.
 type Tool = (&'static str, &'static str, &'static str);
 
+/// One of ScaLAPACK's test programs.
+const SCALAPACK: &str = if cfg!(target_arch = "aarch64") {
+    "/usr/lib/aarch64-linux-gnu/scalapack/openmpi-tests/xdinv"
+} else {
+    "/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests/xdinv"
+};
+
 const TOOLS: &[Tool] = &[
     ("ip", "iproute2", "tests over network namespaces"),
     ("iperf3", "iperf3", "the comparison with kernel TCP"),
@@ -31,6 +38,8 @@ const TOOLS: &[Tool] = &[
     ("tshark", "tshark", "Wireshark's dissector on captures"),
     ("hpcc", "hpcc", "HPCC with its verification"),
     ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
+    ("/usr/lib/mumps/dsimpletest", "mumps-test", "MUMPS"),
+    (SCALAPACK, "scalapack-mpi-test", "ScaLAPACK"),
     ("nginx", "nginx-light", "nginx over shared memory"),
     ("wrk", "wrk", "nginx in `weft bench sockets`"),
     ("haproxy", "haproxy", "haproxy over shared memory"),

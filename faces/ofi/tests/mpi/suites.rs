@@ -1,4 +1,6 @@
-//! Programs of other projects: mpi4py's tests, HPCC and NetPIPE.
+//! Programs of other projects: mpi4py's tests, HPCC, NetPIPE, MUMPS and ScaLAPACK.
+//!
+//! More of them are run by the suite `consumers` of xtask.
 
 use super::harness::{how_much, run, scratch, watched, whole, Bound, Ended, HowMuch, Mpi};
 use std::collections::BTreeSet;
@@ -194,5 +196,51 @@ fn netpipe__its_bytes_are_right() {
     match of_debian("NPopenmpi", 2, &["-i", "-u", most], &scratch()) {
         Ok(ended) => ended.expect("Integrity check passed"),
         Err(why) => skip(&format!("{why} (Debian: netpipe-openmpi)")),
+    }
+}
+
+#[test]
+fn mumps__its_small_system_has_its_solution() {
+    let folder = Path::new("/usr/lib/mumps");
+    // Rank 0 reads the input.
+    let words = ["-c", "exec ./dsimpletest < input_simpletest_real"];
+    let program = folder.join("dsimpletest");
+    let done = match program.is_file() {
+        true => of_debian("/bin/sh", 2, &words, folder),
+        false => Err(format!("needs {}", program.display())),
+    };
+    match done {
+        Ok(ended) => {
+            ended.expect("Solution is");
+            let after = ended.said.split_once("Solution is").map_or("", |(_, after)| after);
+            let numbers: Vec<f64> =
+                after.split_whitespace().map_while(|word| word.parse().ok()).collect();
+            let wanted = [1.0, 2.0, 3.0, 4.0, 5.0];
+            let near = |(number, want): (&f64, f64)| (number - want).abs() < 1e-9;
+            assert!(numbers.len() == 5, "{}", ended.said);
+            assert!(numbers.iter().zip(wanted).all(near), "{}", ended.said);
+        }
+        Err(why) => skip(&format!("{why} (Debian: mumps-test)")),
+    }
+}
+
+/// Runs ScaLAPACK's test of matrix inversion, one of its short ones.
+#[test]
+fn scalapack__its_residual_checks_pass() {
+    let folders = std::fs::read_dir("/usr/lib").expect("libraries");
+    let tests = |folder: std::fs::DirEntry| folder.path().join("scalapack/openmpi-tests");
+    let Some(tests) = folders.flatten().map(tests).find(|tests| tests.is_dir()) else {
+        return skip("needs /usr/lib/*/scalapack/openmpi-tests (Debian: scalapack-mpi-test)");
+    };
+    // The program reads its input in its working folder.
+    let folder = scratch().join("scalapack");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::copy(tests.join("INV.dat"), folder.join("INV.dat")).expect("the input");
+    match of_debian(&tests.join("xdinv").to_string_lossy(), 4, &[], &folder) {
+        Ok(ended) => {
+            ended.expect("tests completed and passed residual checks.");
+            ended.expect("\n    0 tests completed and failed residual checks.");
+        }
+        Err(why) => skip(&format!("{why} (Debian: scalapack-mpi-test)")),
     }
 }

@@ -19,7 +19,10 @@ fn cause(complaints: &str) -> Missing {
     let network = network.iter().chain(&["ProxyError", "Network is unreachable"]);
     let network = network.chain(&["ReadTimeoutError", "Read timed out", "IncompleteRead"]);
     let network = network.chain(&["ConnectionResetError", "SSLError"]);
-    let last = complaints.lines().rfind(|line| line.starts_with("ERROR:")).unwrap_or("no reason");
+    let of_pip = complaints.lines().rfind(|line| line.starts_with("ERROR:"));
+    // A package whose own set-up fails has a line of Python's.
+    let of_set_up = || complaints.lines().rfind(|line| line.contains("Error: "));
+    let last = of_pip.or_else(of_set_up).unwrap_or("no reason").trim();
     if network.into_iter().any(|mark| complaints.contains(mark)) {
         return Missing::Means(format!("the package index cannot be reached: {last}"));
     }
@@ -94,7 +97,7 @@ pub fn source(
     let _old = (std::fs::remove_dir_all(&loads), std::fs::remove_dir_all(place));
     let to = loads.display().to_string();
     let name = package.split('=').next().unwrap_or_default();
-    // A compiled package asks for what the environment has, which a build of its own would lack.
+    // The variables belong to packages that are compiled against what the environment has.
     let isolated: &[&str] = if variables.is_empty() { &[] } else { &["--no-build-isolation"] };
     let words = [&["download", "--no-deps"], isolated, &["--no-binary", name, "--dest", &to]];
     pip(environment, &[&words.concat()[..], &[package]].concat(), variables)?;
@@ -144,6 +147,8 @@ mod tests {
         assert!(matches!(cause(late), Missing::Means(_)));
         let wrong = "ERROR: Hashes are not what they should be\n";
         assert!(matches!(cause(wrong), Missing::Refused(_)));
+        let set_up = "error: subprocess-exited-with-error\n  ImportError: no x\nnote: not of pip\n";
+        assert_eq!(cause(set_up), Missing::Refused("pip: ImportError: no x".into()));
         assert_eq!(cause(""), Missing::Refused("pip: no reason".into()));
     }
 }

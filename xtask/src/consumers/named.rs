@@ -27,8 +27,8 @@ const CHARM: &[Program] = &[
     ("jacobi2d", &[2, 4], &["200", "50"]),
 ];
 
-/// AMPI's.
-const AMPI: &[Program] = &[("pgm", &[2, 4], &["+vp8"]), ("migrate", &[2], &["+vp4"])];
+/// Folders of AMPI's tests: each program runs with two virtual ranks for each process.
+const AMPI: &[&str] = &["tests/ampi/megampi", "tests/ampi/migration"];
 
 /// Charm++, from a folder of its build.
 pub fn charm(_: &Site) -> Result<Ready, Missing> {
@@ -39,7 +39,17 @@ pub fn charm(_: &Site) -> Result<Ready, Missing> {
 /// AMPI, from a folder of its build.
 pub fn ampi(_: &Site) -> Result<Ready, Missing> {
     let folder = folder("WEFT_AMPI", "./build AMPI ofi-linux-x86_64 simplepmi")?;
-    listed(&folder, AMPI)
+    let built = AMPI.iter().flat_map(|part| executables(&folder.join(part)));
+    let with = |path: PathBuf| {
+        [2, 4].map(|ranks| over_charm(job(&path, ranks, &[&format!("+vp{}", 2 * ranks)])))
+    };
+    ready(&folder, built.flat_map(with).collect())
+}
+
+/// Gives a job the option without which Charm++ does not start over libfabric's `tcp`: it does not
+/// retry a send in its exchange of addresses.
+fn over_charm(job: Job) -> Job {
+    Job { usual: vec!["+ofi_runtime_tcp".into()], ..job }
 }
 
 /// Sandia OpenSHMEM, from a folder with its built tests.
@@ -78,11 +88,7 @@ fn listed(folder: &Path, programs: &[Program]) -> Result<Ready, Missing> {
     let mut jobs = Vec::new();
     for (name, ranks, words) in programs {
         let Some(path) = built.iter().find(|path| path.ends_with(name)) else { continue };
-        jobs.extend(ranks.iter().map(|ranks| {
-            // Over libfabric's tcp, Charm++ does not retry a send in its exchange of addresses.
-            let usual = vec!["+ofi_runtime_tcp".to_string()];
-            Job { usual, ..job(path, *ranks, words) }
-        }));
+        jobs.extend(ranks.iter().map(|ranks| over_charm(job(path, *ranks, words))));
     }
     ready(folder, jobs)
 }
@@ -122,7 +128,8 @@ fn job(path: &Path, ranks: usize, words: &[&str]) -> Job {
     Job { launcher: Launcher::Run, folder, limit, read: tally::exit_code, each: true, ..job }
 }
 
-/// Returns the programs below a folder, in order. Links are not followed.
+/// Returns the programs below a folder, in order, without Charm++'s launcher, which its builds put
+/// beside each. Links are not followed.
 fn executables(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -132,6 +139,8 @@ fn executables(folder: &Path) -> Vec<PathBuf> {
             let path = entry.path();
             if kind.is_dir() {
                 folders.push(path);
+            } else if path.ends_with("charmrun") {
+                continue;
             } else if kind.permissions().mode() & 0o111 != 0 && path.extension().is_none() {
                 found.push(path);
             }

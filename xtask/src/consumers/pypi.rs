@@ -43,7 +43,7 @@ fn mpi4jax_of(site: &Site, python: &Python, mpiexec: &Path, mpi: String) -> Resu
     let mpicc = mpiexec.to_string_lossy().replace("mpiexec", "mpicc");
     let variables = [("MPI4JAX_BUILD_MPICC", mpicc.as_str())];
     environment::compile(&python.folder, MPI4JAX, &variables)?;
-    environment::source(&python.folder, MPI4JAX, &source, &variables)?;
+    environment::source(&python.folder, MPI4JAX, &source, &[])?;
     // Its tests import the installed package: away from the source, which is not compiled.
     let folder = site.cache.join("mpi4jax-tests");
     copy(&source, &folder, &["tests", "examples"])?;

@@ -75,7 +75,8 @@ pub fn compile(place: &Path, package: &str, variables: &[(&str, &str)]) -> Resul
         return Ok(());
     }
     println!("compiling {package} in {}", place.display());
-    pip(place, &["install", package], variables)?;
+    // The cache of pip may have it compiled for another MPI.
+    pip(place, &["install", "--no-cache-dir", package], variables)?;
     let failed = |e| Missing::Means(format!("{}: {e}", stamp.display()));
     std::fs::write(&stamp, package).map_err(failed)
 }

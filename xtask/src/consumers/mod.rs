@@ -3,8 +3,8 @@
 //! `cargo xtask test --suite consumers [NAME]... [--write]` installs each consumer from Debian or
 //! PyPI below `target/consumers`, runs its own tests over weft's provider, inside this host and
 //! between two hosts of a lab, and prints a table. A test that fails is run up to three times over
-//! the usual carrier: it counts as a failure of weft if it passes there each time. `--write` writes the table in
-//! `docs/results/consumers.md`.
+//! the usual carrier: it counts as a failure of weft if it passes there each time. `--write`
+//! writes the table in `docs/results/consumers.md`.
 
 mod debian;
 mod job;

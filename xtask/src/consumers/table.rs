@@ -157,10 +157,10 @@ all ranks. `cargo xtask test --suite consumers --write` installs and runs them, 
 page; `cargo xtask test --suite consumers NAME` runs one. [The guide](../guide/consumers.md) says
 how to start such programs.
 
-\"Own\" counts the tests that fail without weft in the same way, in one of up to three runs
-over the MPI's own transport: shared memory inside a host, TCP between two. \"Failed\" counts the
-tests that fail over weft alone, \"skipped\" the tests that their suite leaves out itself. Two hosts are hosts of
-`weft lab`, each with half of the ranks.
+\"Own\" counts the tests that fail without weft in the same way, in one of up to three runs over the
+MPI's own transport: shared memory inside a host, TCP between two. \"Failed\" counts the tests that
+fail over weft alone, \"skipped\" the tests that their suite leaves out itself. Two hosts are hosts
+of `weft lab`, each with half of the ranks.
 
 ";
 

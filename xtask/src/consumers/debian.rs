@@ -80,8 +80,10 @@ pub fn scalapack(site: &Site) -> Result<Ready, Missing> {
     ] {
         let folder = folder.join(part);
         for program in programs(&folder) {
+            let is_blacs = program.ends_with("btest");
             let is_double = program.starts_with("xd") || program.starts_with("dp");
-            if !(site.whole || is_double || program == "xCbtest") {
+            // The programs of BLACS lie beside the others too, without their input.
+            if is_blacs != (part == "BLACS") || !(site.whole || is_double || program == "xCbtest") {
                 continue;
             }
             let words = [format!("./{program}")];

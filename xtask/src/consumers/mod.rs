@@ -47,6 +47,7 @@ const CONSUMERS: &[Consumer] = &[
     Consumer { name: "openshmem", prepare: named::shmem },
     Consumer { name: "gasnet", prepare: named::gasnet },
     Consumer { name: "lci", prepare: named::lci },
+    Consumer { name: "lamellar", prepare: named::lamellar },
 ];
 
 /// The option that writes the table in the results.
@@ -59,8 +60,16 @@ const HOW_MUCH: &str = "WEFT_TEST_CONSUMERS";
 const COMPARISONS: usize = 3;
 
 /// The variables of the suite.
-const VARIABLES: &[&str] =
-    &[HOW_MUCH, "WEFT_BUILT", "WEFT_CHARM", "WEFT_AMPI", "WEFT_SHMEM", "WEFT_GASNET", "WEFT_LCI"];
+const VARIABLES: &[&str] = &[
+    HOW_MUCH,
+    "WEFT_BUILT",
+    "WEFT_CHARM",
+    "WEFT_AMPI",
+    "WEFT_SHMEM",
+    "WEFT_GASNET",
+    "WEFT_LCI",
+    "WEFT_LAMELLAR",
+];
 
 /// A consumer that can be run.
 struct Ready {

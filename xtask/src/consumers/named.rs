@@ -71,10 +71,18 @@ pub fn lci(_: &Site) -> Result<Ready, Missing> {
     every(&folder, "lci_")
 }
 
+/// Lamellar, from a folder with its built examples. Its crate compiles some 200 others, libfabric
+/// and MPICH's PMI among them.
+pub fn lamellar(_: &Site) -> Result<Ready, Missing> {
+    let how = "cargo build --examples --no-default-features --features \
+               enable-libfabric,with-pmi1,vendored-pmi, with libtool and libclang";
+    every(&folder("WEFT_LAMELLAR", how)?, "")
+}
+
 /// Returns the folder that a variable names.
 fn folder(variable: &str, how: &str) -> Result<PathBuf, Missing> {
     let named = std::env::var_os(variable).map(PathBuf::from);
-    let missing = format!("comes from git: {variable}=DIR names a build of it ({how})");
+    let missing = format!("is built by hand: {variable}=DIR names a build of it ({how})");
     let folder = named.ok_or(Missing::Means(missing))?;
     match folder.is_dir() {
         true => Ok(folder),
@@ -139,7 +147,7 @@ fn executables(folder: &Path) -> Vec<PathBuf> {
             let path = entry.path();
             if kind.is_dir() {
                 folders.push(path);
-            } else if path.ends_with("charmrun") {
+            } else if path.ends_with("charmrun") || is_copy(&path) {
                 continue;
             } else if kind.permissions().mode() & 0o111 != 0 && path.extension().is_none() {
                 found.push(path);
@@ -148,6 +156,14 @@ fn executables(folder: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// Returns true for the file with a hash in its name that Cargo keeps beside an example.
+fn is_copy(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.rsplit_once('-').is_some_and(|(_, hash)| {
+        hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 #[cfg(test)]

@@ -139,12 +139,10 @@ pub fn install_tools() -> Vec<String> {
     if packages.is_empty() {
         return Vec::new();
     }
-    if has("apt-get") && is_root() {
-        if !install_debian(&packages) {
-            // A distribution that lacks one of them may have the others.
-            for package in packages {
-                install_quietly(&[package]);
-            }
+    if has("apt-get") && is_root() && !install_debian(&packages) {
+        // A distribution that lacks one of them may have the others.
+        for package in packages {
+            install_quietly(&[package]);
         }
     }
     let skipped = |(program, package, what): &Tool| {

@@ -55,7 +55,7 @@ fn over_charm(job: Job) -> Job {
 /// Sandia OpenSHMEM, from a folder with its built tests.
 pub fn shmem(_: &Site) -> Result<Ready, Missing> {
     let how = "./configure --with-ofi=/usr --enable-pmi-simple --enable-ofi-manual-progress \
-               --enable-manual-progress --disable-shared && make check TESTS=";
+               --enable-manual-progress && make check TESTS=";
     every(&folder("WEFT_SHMEM", how)?.join("test/unit"), "")
 }
 
@@ -75,14 +75,14 @@ pub fn lci(_: &Site) -> Result<Ready, Missing> {
 /// and MPICH's PMI among them.
 pub fn lamellar(_: &Site) -> Result<Ready, Missing> {
     let how = "cargo build --examples --no-default-features --features \
-               enable-libfabric,with-pmi1,vendored-pmi, with libtool and libclang";
+               enable-libfabric,with-pmi1,vendored-pmi";
     every(&folder("WEFT_LAMELLAR", how)?, "")
 }
 
 /// Returns the folder that a variable names.
 fn folder(variable: &str, how: &str) -> Result<PathBuf, Missing> {
     let named = std::env::var_os(variable).map(PathBuf::from);
-    let missing = format!("is built by hand: {variable}=DIR names a build of it ({how})");
+    let missing = format!("it is built by hand: {variable}=DIR names a build of it (`{how}`)");
     let folder = named.ok_or(Missing::Means(missing))?;
     match folder.is_dir() {
         true => Ok(folder),

@@ -22,8 +22,8 @@ pub fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Returns the size of the stack of a thread that needs `own` bytes of it. The C library keeps there
-/// also what the program declares as thread-local, which may be more than the rest.
+/// Returns the size of the stack of a thread that needs `own` bytes of it. The C library keeps what
+/// the program declares as thread-local there too, which may be more than the rest.
 pub fn stack(own: usize) -> usize {
     type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
     // SAFETY: the name is a C string.

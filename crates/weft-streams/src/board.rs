@@ -19,8 +19,8 @@ pub const OFF: usize = 8;
 /// Words of the reason.
 const WHY: usize = 6;
 
-/// Bit of the word of the ports: waits look at TCP.
-const LOOKS: u32 = 32;
+/// Bit of the word of the ports: waits spin on TCP.
+const SPINS: u32 = 32;
 
 /// No connection.
 const NONE: u64 = 0;
@@ -37,7 +37,7 @@ const STAYS: u64 = 3;
 pub struct Head {
     magic: AtomicU64,
     off: AtomicU64,
-    looked: AtomicU64,
+    spun: AtomicU64,
 }
 
 /// A connection.
@@ -64,10 +64,10 @@ impl Head {
         self.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// A wait for bytes by TCP has found some by a look.
+    /// A wait for bytes by TCP has found some by a spin.
     #[inline]
-    pub fn looked(&self) {
-        self.looked.fetch_add(1, Ordering::Relaxed);
+    pub fn has_spun(&self) {
+        self.spun.fetch_add(1, Ordering::Relaxed);
     }
 
     /// True if the program's use of weft is off.
@@ -83,11 +83,11 @@ fn words(address: [u8; 16]) -> [u64; 2] {
 }
 
 impl Entry {
-    /// The connection with these names looks for its other end. `looks`: it leads to another host,
-    /// and waits for it look at TCP.
-    pub fn asks(&self, local: Place, remote: Place, looks: bool) {
+    /// The connection with these names looks for its other end. `spins`: it leads to another host,
+    /// and waits for it spin on TCP.
+    pub fn asks(&self, local: Place, remote: Place, spins: bool) {
         let ports = u64::from(local.port()) << 16 | u64::from(remote.port());
-        let ports = ports | u64::from(looks) << LOOKS;
+        let ports = ports | u64::from(spins) << SPINS;
         self.ports.store(ports, Ordering::Relaxed);
         for (to, from) in [(&self.local, local), (&self.remote, remote)] {
             let words = words(from.address());
@@ -147,8 +147,8 @@ pub struct Shown {
     pub remote: Place,
     /// Its state.
     pub state: State,
-    /// True if it leads to another host: waits look at TCP before they sleep.
-    pub looks: bool,
+    /// True if it leads to another host: waits spin on TCP before they sleep.
+    pub spins: bool,
     /// Bytes received from memory.
     pub received: u64,
     /// Bytes sent by memory.
@@ -171,8 +171,8 @@ pub enum State {
 pub struct List {
     /// True if the program's use of weft is off.
     pub is_off: bool,
-    /// Waits for bytes by TCP that a look has ended, on connections to other hosts.
-    pub looked: u64,
+    /// Waits for bytes by TCP that a spin has ended, on connections to other hosts.
+    pub spun: u64,
     /// Its connections.
     pub connections: Vec<Shown>,
 }
@@ -199,11 +199,11 @@ pub fn read(bytes: &[u8]) -> Option<List> {
         };
         let ports = word(entry, 3);
         let (local, remote) = (place(4, ports >> 16), place(6, ports));
-        let (received, sent, looks) = (word(entry, 1), word(entry, 2), ports >> LOOKS & 1 != 0);
-        Some(Shown { local, remote, state, looks, received, sent })
+        let (received, sent, spins) = (word(entry, 1), word(entry, 2), ports >> SPINS & 1 != 0);
+        Some(Shown { local, remote, state, spins, received, sent })
     });
-    let (is_off, looked) = (word(head, 1) != 0, word(head, 2));
-    Some(List { is_off, looked, connections: shown.collect() })
+    let (is_off, spun) = (word(head, 1) != 0, word(head, 2));
+    Some(List { is_off, spun, connections: shown.collect() })
 }
 
 /// Returns the text of a reason, without what a terminal would obey.
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn list(head: &Head, entries: &[&Entry]) -> Vec<u8> {
-        let mut all = bytes_of(&[&head.magic, &head.off, &head.looked]);
+        let mut all = bytes_of(&[&head.magic, &head.off, &head.spun]);
         all.resize(ENTRY, 0);
         for one in entries {
             let mut words = vec![&one.state, &one.from_ring, &one.into_ring, &one.ports];
@@ -246,20 +246,20 @@ mod tests {
         entries[1].shares();
         entries[1].came(7);
         entries[1].went(8);
-        head.looked();
+        head.has_spun();
         entries[2].stays("a reason\x1b of more bytes than there is room for in a list");
         // Nobody knows it.
         entries[3].stays("no name");
         let all: Vec<&Entry> = entries.iter().collect();
         assert_eq!(read(&list(&head, &all)), None);
         head.begin(true);
-        let List { is_off, looked, connections: shown } = read(&list(&head, &all)).unwrap();
+        let List { is_off, spun, connections: shown } = read(&list(&head, &all)).unwrap();
         assert!(is_off && shown.len() == 3, "{shown:?}");
         assert_eq!((shown[0].local, shown[0].remote), places(1));
         assert_eq!((&shown[1].state, shown[1].received, shown[1].sent), (&State::Shares, 7, 8));
         let why = "a reason? of more bytes than there is room for i".to_string();
-        assert_eq!((&shown[2].state, looked), (&State::Stays(why), 1));
-        assert_eq!([0, 1, 2].map(|i| shown[i].looks), [false, false, true]);
+        assert_eq!((&shown[2].state, spun), (&State::Stays(why), 1));
+        assert_eq!([0, 1, 2].map(|i| shown[i].spins), [false, false, true]);
         entries[0].renew();
         assert_eq!(read(&list(&head, &all)).unwrap().connections.len(), 2);
     }

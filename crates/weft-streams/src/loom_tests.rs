@@ -161,7 +161,7 @@ fn loom__a_wait_for_several_connections_loses_no_wake_up() {
             match receiver.next(&direction.words).unwrap() {
                 Next::Ring { .. } => {
                     got.extend(direction.receive(&receiver, 1));
-                    receiver.doze(&direction.words);
+                    receiver.make_inactive(&direction.words);
                 }
                 Next::Tcp(_) => got.extend(direction.receive(&receiver, 1)),
                 Next::Open if receiver.sleep(&direction.words).unwrap() => {

@@ -29,8 +29,8 @@ impl Direction {
         let mut left = len;
         while left > 0 {
             match self.sender.way(&self.words).unwrap() {
-                Way::Ring { at, room, switch } if !by_tcp => {
-                    let n = left.min(room as u64);
+                Way::Ring { at, space, switch } if !by_tcp => {
+                    let n = left.min(space as u64);
                     for i in 0..n {
                         self.ring[(at + i) as usize % RING] = byte(self.sent + i);
                     }
@@ -90,7 +90,7 @@ fn run(seed: u64) -> u64 {
     for _ in 0..400 {
         let len = 1 + random.next(3 * RING as u64 / 2) % (1 << (1 + random.next(16)));
         match random.next(11) {
-            10 => d.receiver.doze(&d.words),
+            10 => d.receiver.make_inactive(&d.words),
             0..=3 => d.send(len, false),
             4 => d.send(len, true),
             5..=7 => drop(d.recv(len)),
@@ -154,7 +154,7 @@ fn way__a_full_ring_overflows_and_comes_back_when_it_is_empty() {
     d.send(5, false);
     assert_eq!(d.by_ring, RING as u64);
     assert_eq!(d.recv(10), 10);
-    // There is room, but the bytes in TCP come first.
+    // There is space, but the bytes in TCP come first.
     assert_eq!(d.sender.way(&d.words), Ok(Way::Full));
     assert_eq!(d.recv(1 << 20), RING as u64 - 10);
     assert!(matches!(d.sender.way(&d.words), Ok(Way::Ring { switch: Some(5), .. })));
@@ -201,9 +201,9 @@ fn words__of_a_hostile_peer_end_the_connection() {
             Ok(Next::Open) => drop(d.receiver.sleep(&d.words)),
             Err(_) => {}
         }
-        if let Ok(Way::Ring { at, room, switch }) = d.sender.way(&d.words) {
-            assert!(at == 0 && room <= RING);
-            let _ = d.sender.publish(&d.words, room, switch);
+        if let Ok(Way::Ring { at, space, switch }) = d.sender.way(&d.words) {
+            assert!(at == 0 && space <= RING);
+            let _ = d.sender.publish(&d.words, space, switch);
         }
     }
 }

@@ -41,8 +41,8 @@ impl Receiver {
     /// # Errors
     /// The peer's words cannot be.
     pub fn next(&self, words: &Words) -> Result<Next, Broken> {
-        let (head, gate) = (self.head.load(Ordering::Relaxed), words.gate());
-        let len = span(head, gate.tail())?;
+        let (head, position) = (self.head.load(Ordering::Relaxed), words.position());
+        let len = span(head, position.tail())?;
         if len == 0 {
             return Ok(Next::Open);
         }
@@ -57,7 +57,7 @@ impl Receiver {
     #[inline]
     pub fn is_readable(&self, words: &Words) -> bool {
         // A peer that broke the rules is readable: the read says so.
-        self.head.load(Ordering::Relaxed) != words.gate().tail()
+        self.head.load(Ordering::Relaxed) != words.position().tail()
             && !matches!(self.next(words), Ok(Next::Tcp(_) | Next::Open))
     }
 
@@ -65,12 +65,12 @@ impl Receiver {
     /// asks, without the lock.
     #[inline]
     pub fn has_bytes(&self, words: &Words) -> bool {
-        self.head.load(Ordering::Relaxed) != words.gate().tail()
+        self.head.load(Ordering::Relaxed) != words.position().tail()
     }
 
     /// Returns a number that changes with all that arrives in the ring.
     pub fn arrived(&self, words: &Words) -> u64 {
-        words.gate().tail()
+        words.position().tail()
     }
 
     /// Takes bytes that were read from the ring.
@@ -107,11 +107,11 @@ impl Receiver {
         if self.tcp.calls() > 0 || self.waiting.load(Ordering::Acquire) > 0 {
             return false;
         }
-        let gate = words.gate();
-        if !gate.is_final() && !gate.is_awake() {
+        let position = words.position();
+        if !position.is_final() && !position.is_awake() {
             words.to_wake();
         }
-        !gate.is_final()
+        !position.is_final()
     }
 
     /// Tells the peer the only processor that may run this receiver.
@@ -126,14 +126,14 @@ impl Receiver {
     /// The peer's words cannot be.
     pub fn sleep(&self, words: &Words) -> Result<bool, Broken> {
         let head = self.head.load(Ordering::Relaxed);
-        let gate = words.gate();
-        if span(head, gate.tail())? > 0 {
+        let position = words.position();
+        if span(head, position.tail())? > 0 {
             return Ok(false);
         }
-        if !gate.is_awake() {
+        if !position.is_awake() {
             return Ok(true);
         }
-        match words.to_sleep(gate) {
+        match words.to_sleep(position) {
             Ok(()) => Ok(true),
             Err(changed) if changed.is_final() && changed.tail() == head => Ok(true),
             // The sender changes nothing but the tail, so that a caller that tries again has bytes.
@@ -146,13 +146,13 @@ impl Receiver {
 
     /// Has all further bytes come by TCP, after those in the ring: a wait has told of these, and is
     /// to be ended by new ones. The holder of the receiver's lock calls it.
-    pub fn doze(&self, words: &Words) {
-        words.to_doze();
+    pub fn make_inactive(&self, words: &Words) {
+        words.to_inactive();
     }
 
     /// True if bytes may come into the ring.
     pub fn is_awake(&self, words: &Words) -> bool {
-        words.gate().is_awake()
+        words.position().is_awake()
     }
 
     /// Clears the receiver, which is another connection's from now on.
@@ -165,7 +165,7 @@ impl Receiver {
 
     /// True if the sender has said that it sends no more. An end of TCP without that is the end of
     /// the sender's process.
-    pub fn is_told_of_end(&self, words: &Words) -> bool {
+    pub fn is_notified_of_end(&self, words: &Words) -> bool {
         words.has_ended()
     }
 
@@ -201,6 +201,6 @@ impl Receiver {
 
     /// Returns the bytes in the ring.
     pub fn unread(&self, words: &Words) -> usize {
-        span(self.taken(), words.gate().tail()).unwrap_or(0)
+        span(self.taken(), words.position().tail()).unwrap_or(0)
     }
 }

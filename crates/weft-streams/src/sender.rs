@@ -23,8 +23,8 @@ pub enum Way {
     Ring {
         /// The position, counted from the first byte ever; the ring holds it modulo its length.
         at: u64,
-        /// The bytes for which there is room, at least one.
-        room: usize,
+        /// The bytes for which there is space, at least one.
+        space: usize,
         /// The switch to be stated with them, if the bytes before went by TCP.
         switch: Option<u64>,
     },
@@ -53,12 +53,12 @@ impl Sender {
         if self.ended.load(Ordering::Relaxed) != 0 || self.tcp.calls() > 0 {
             return Ok(Way::Tcp);
         }
-        let gate = words.gate();
-        if !gate.is_awake() {
+        let position = words.position();
+        if !position.is_awake() {
             return Ok(Way::Tcp);
         }
         let tail = self.tail.load(Ordering::Relaxed);
-        if gate.tail() != tail {
+        if position.tail() != tail {
             return Err(Broken);
         }
         let unread = words.unread(tail)?;
@@ -67,8 +67,8 @@ impl Sender {
             // The receiver has to pass the former switch before it can learn of another.
             return Ok(Way::Full);
         }
-        let room = RING - unread;
-        if room == 0 {
+        let space = RING - unread;
+        if space == 0 {
             return Ok(Way::Full);
         }
         let switch = (!in_ring).then(|| self.tcp.bytes());
@@ -76,7 +76,7 @@ impl Sender {
             // A signal handler may send by TCP before the bytes are published.
             self.last.store(SWITCHING, Ordering::Relaxed);
         }
-        Ok(Way::Ring { at: tail, room, switch })
+        Ok(Way::Ring { at: tail, space, switch })
     }
 
     /// Publishes bytes that were written to the ring, with the switch of [`Way::Ring`]. False if
@@ -86,17 +86,17 @@ impl Sender {
     /// The peer's words cannot be.
     pub fn publish(&self, words: &Words, len: usize, switch: Option<u64>) -> Result<bool, Broken> {
         let tail = self.tail.load(Ordering::Relaxed);
-        let gate = words.gate();
-        if gate.tail() != tail {
+        let position = words.position();
+        if position.tail() != tail {
             return Err(Broken);
         }
-        if !gate.is_awake() {
+        if !position.is_awake() {
             return Ok(false);
         }
         if let Some(sent) = switch {
             words.set_after(sent);
         }
-        match words.publish(gate, tail + len as u64) {
+        match words.publish(position, tail + len as u64) {
             Ok(()) => {
                 self.tail.store(tail + len as u64, Ordering::Relaxed);
                 let (from, to) = (SWITCHING, RINGED);
@@ -126,7 +126,7 @@ impl Sender {
     /// True if the receiver wants no more bytes in the ring, for good, and has not read all that
     /// are there.
     pub fn is_left(&self, words: &Words) -> bool {
-        words.gate().is_final() && self.unread(words) > 0
+        words.position().is_final() && self.unread(words) > 0
     }
 
     /// Returns the only processor that may run the receiver, as that one has told.

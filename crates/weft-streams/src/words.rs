@@ -1,7 +1,7 @@
 //! The words of one direction in shared memory.
 //!
 //! Both processes write there, so a value read from them is a claim: each end keeps its own
-//! position privately, and checks the other's against it.
+//! place privately, and checks the other's against it.
 
 use crate::shim::{AtomicU64, Ordering};
 use crate::Broken;
@@ -56,7 +56,7 @@ struct Said {
 #[repr(C)]
 pub struct Words {
     /// Bytes ever written to the ring, and the marks of the receiver. Both ends write it.
-    gate: Line,
+    position: Line,
     /// Bytes that the sender had sent by TCP when it began to write to the ring. The sender's.
     after: Line,
     /// The receiver's.
@@ -69,11 +69,11 @@ pub struct Words {
 #[cfg(not(all(loom, test)))]
 const _: () = assert!(size_of::<Words>() <= STRIDE && RING.is_multiple_of(64));
 
-/// The gate at one moment.
+/// The position at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gate(u64);
+pub(crate) struct Position(u64);
 
-impl Gate {
+impl Position {
     /// Bytes ever written to the ring.
     pub(crate) fn tail(self) -> u64 {
         self.0 >> SHIFT
@@ -89,45 +89,45 @@ impl Gate {
         self.0 & FINAL != 0
     }
 
-    fn moved_to(self, tail: u64) -> Gate {
-        Gate(tail << SHIFT | self.0 & (AWAKE | FINAL))
+    fn moved_to(self, tail: u64) -> Position {
+        Position(tail << SHIFT | self.0 & (AWAKE | FINAL))
     }
 }
 
 impl Words {
-    pub(crate) fn gate(&self) -> Gate {
-        Gate(self.gate.0.load(Ordering::Acquire))
+    pub(crate) fn position(&self) -> Position {
+        Position(self.position.0.load(Ordering::Acquire))
     }
 
-    /// Moves the tail, unless the gate has changed. The error is the changed gate.
-    pub(crate) fn publish(&self, seen: Gate, tail: u64) -> Result<(), Gate> {
+    /// Moves the tail, unless the position has changed. The error is the changed position.
+    pub(crate) fn publish(&self, seen: Position, tail: u64) -> Result<(), Position> {
         self.exchange(seen, seen.moved_to(tail))
     }
 
-    /// Takes the mark of the receiver away, unless the gate has changed.
-    pub(crate) fn to_sleep(&self, seen: Gate) -> Result<(), Gate> {
-        self.exchange(seen, Gate(seen.0 & !AWAKE))
+    /// Takes the mark of the receiver away, unless the position has changed.
+    pub(crate) fn to_sleep(&self, seen: Position) -> Result<(), Position> {
+        self.exchange(seen, Position(seen.0 & !AWAKE))
     }
 
     /// Takes the mark of the receiver away, whatever is in the ring.
-    pub(crate) fn to_doze(&self) {
-        self.gate.0.fetch_and(!AWAKE, Ordering::AcqRel);
+    pub(crate) fn to_inactive(&self) {
+        self.position.0.fetch_and(!AWAKE, Ordering::AcqRel);
     }
 
     /// Sets the mark of the receiver.
     pub(crate) fn to_wake(&self) {
-        self.gate.0.fetch_or(AWAKE, Ordering::AcqRel);
+        self.position.0.fetch_or(AWAKE, Ordering::AcqRel);
     }
 
     /// Takes the mark of the receiver away for good.
     pub(crate) fn to_end(&self) {
-        self.gate.0.fetch_or(FINAL, Ordering::AcqRel);
+        self.position.0.fetch_or(FINAL, Ordering::AcqRel);
     }
 
     /// Makes the words of a direction that has ended with so many bytes in its ring, which come
     /// after this many by TCP.
     pub fn leave(&self, bytes: usize, after: u64) {
-        self.gate.0.store((bytes as u64) << SHIFT | FINAL, Ordering::Release);
+        self.position.0.store((bytes as u64) << SHIFT | FINAL, Ordering::Release);
         self.set_after(after);
         // The end of TCP is that of the direction, as no process is at its other end.
         self.set_ended();
@@ -136,18 +136,18 @@ impl Words {
     /// Writes what a hostile peer may: any words.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn scribble(&self, words: [u64; 3]) {
-        let of = [&self.gate.0, &self.after.0, &self.taken.head];
+        let of = [&self.position.0, &self.after.0, &self.taken.head];
         of.into_iter().zip(words).for_each(|(at, word)| at.store(word, Ordering::Relaxed));
     }
 
-    fn exchange(&self, from: Gate, to: Gate) -> Result<(), Gate> {
+    fn exchange(&self, from: Position, to: Position) -> Result<(), Position> {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let gate = &self.gate.0;
-        gate.compare_exchange(from.0, to.0, success, failure).map(|_| ()).map_err(Gate)
+        let position = &self.position.0;
+        position.compare_exchange(from.0, to.0, success, failure).map(|_| ()).map_err(Position)
     }
 
     pub(crate) fn after(&self) -> u64 {
-        // Read after the gate, whose publication makes it visible.
+        // Read after the position, whose publication makes it visible.
         self.after.0.load(Ordering::Relaxed)
     }
 

@@ -285,18 +285,18 @@ fn status() -> Result<ExitCode> {
         println!("{value:>10}  {meaning}");
     }
     for program in lists::programs(name).with_context(|| format!("the agent at {name}"))? {
-        let List { is_off, looked, connections } = program.shows;
+        let List { is_off, spun, connections } = program.shows;
         let off = if is_off { ", turned off" } else { "" };
         println!("\nprocess {}{off}", program.process);
-        if looked > 0 {
-            println!("  {looked} waits for other hosts ended by a look, without a sleep");
+        if spun > 0 {
+            println!("  {spun} waits for other hosts ended by a spin, without a sleep");
         }
         for one in &connections {
             let state = match &one.state {
                 State::Shares | State::Asks if is_off => "TCP: turned off".to_string(),
                 State::Shares => "in memory".to_string(),
-                State::Asks | State::Stays(_) if one.looks && !is_off => {
-                    "TCP to another host; waits look before they sleep".to_string()
+                State::Asks | State::Stays(_) if one.spins && !is_off => {
+                    "TCP to another host; waits spin before they sleep".to_string()
                 }
                 State::Asks => "TCP: its other end does not ask".to_string(),
                 State::Stays(why) => format!("TCP: {why}"),

@@ -9,8 +9,6 @@ const CLAUSES: [&str; 9] =
 const ADVERBIAL: [&str; 2] = ["Where", "When"];
 /// Words at the beginning of a comment that point at a neighbour in place of a subject.
 const POINTERS: [&str; 7] = ["Does the same", "The same", "As", "So", "It", "They", "Those"];
-/// Folders whose comments may still begin with such words. The list only shrinks.
-const NOT_YET: [&str; 1] = ["faces/sockets/src/sys/"];
 
 /// Finds sentences that begin with a clause, or with the pronoun "That", in place of a subject: in
 /// comments of Rust and C sources, and in Markdown documents. Headings and questions may.
@@ -29,26 +27,13 @@ pub fn sentences(tree: &Tree, report: &mut Report) {
 }
 
 /// Finds comments of Rust and C sources that begin with a word that points at a neighbour: a reader
-/// of one item must not need another. A folder of [`NOT_YET`] without such a comment is reported,
-/// so that it leaves the list.
+/// of one item must not need another.
 pub fn openings(tree: &Tree, report: &mut Report) {
-    let mut waived = [None; NOT_YET.len()];
     for file in tree.files().filter(|file| !file.path.ends_with(".md")) {
-        let waiver = NOT_YET.iter().position(|folder| file.path.starts_with(folder));
-        for paragraph in paragraphs(file) {
-            match (paragraph.pointer(), waiver) {
-                (Some(_), Some(folder)) => waived[folder] = Some(true),
-                (Some((line, words)), None) => {
-                    let message = format!("a comment begins with \"{words}\": name its subject");
-                    report.add(&file.path, line, message);
-                }
-                (None, Some(folder)) => _ = waived[folder].get_or_insert(false),
-                (None, None) => {}
-            }
+        for (line, words) in paragraphs(file).iter().filter_map(Paragraph::pointer) {
+            let message = format!("a comment begins with \"{words}\": name its subject");
+            report.add(&file.path, line, message);
         }
-    }
-    for (folder, _) in NOT_YET.iter().zip(waived).filter(|(_, waived)| *waived == Some(false)) {
-        report.add(folder, 0, "take this folder off the list NOT_YET of openings");
     }
 }
 
@@ -296,12 +281,5 @@ mod tests {
         assert_eq!(lines_of(openings, "a.rs", text), [0; 0]);
         let text = "// Its end.\n\n// Ask.\n\n// Some.\n\n// `It`.\n\nlet a = \"// It\";\n";
         assert_eq!(lines_of(openings, "a.rs", text), [0; 0]);
-    }
-
-    #[test]
-    fn openings__of_folders_that_wait_are_kept_until_none_is_left() {
-        let path = format!("{}a.rs", NOT_YET[0]);
-        assert_eq!(lines_of(openings, &path, "// It is.\n\n// A ring.\n"), [0; 0]);
-        assert_eq!(lines_of(openings, &path, "// A ring.\n"), [0]);
     }
 }

@@ -13,7 +13,6 @@ const SHARES_NOT_YET: &[(&str, usize)] = &[
     ("faces/ffi/", 42),
     ("faces/mx/", 68),
     ("faces/ofi/", 76),
-    ("faces/sockets/", 100),
     ("faces/via/", 43),
 ];
 

@@ -13,8 +13,7 @@ const NOT_IN_NAMES: [&str; 12] = [
     "dozes", "doze", "door", "gate", "giving", "intake", "lend", "lent", "luck", "put out", "seat",
     "story",
 ];
-/// The folders in which a word has another meaning, or stands although the table of STYLE.md does
-/// not name the place.
+/// The folders in which a word has another meaning, or stands for the present.
 const ELSEWHERE: &[(&str, &[&str])] = &[
     ("door", &["faces/ffi/", "tools/lab/"]),
     ("doze", &["tools/measure/"]),
@@ -37,17 +36,11 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
     ("story", &["crates/weft-sim/"]),
 ];
 
-/// Finds words in names of items that the glossary advises against, outside of the places that its
-/// table still allows.
+/// Finds words in names of items that the glossary advises against.
 pub fn terms(tree: &Tree, report: &mut Report) {
-    let Some(style) = tree.get(GLOSSARY) else { return };
-    let rows = allowed(&style.text);
     let listed = |word: &str, path: &str| {
         let folders = ELSEWHERE.iter().filter(|(other, _)| *other == word).flat_map(|(_, f)| *f);
         folders.into_iter().any(|folder| path.starts_with(folder))
-            || rows.iter().any(|(name, place)| {
-                name.to_lowercase().replace('_', " ").contains(word) && path.starts_with(place)
-            })
     };
     for file in tree.rust().filter(|f| !f.is_test()) {
         for (at, pair) in file.tokens.windows(2).enumerate() {
@@ -81,21 +74,6 @@ fn snake(name: &str) -> String {
         words.extend(c.to_lowercase().filter(|c| *c != '_'));
     }
     words
-}
-
-/// Returns the names in the table of those that still have another word, each with a place.
-fn allowed(style: &str) -> Vec<(&str, String)> {
-    let section = style.split_once("\n### Names in code").map_or("", |(_, section)| section);
-    let rows = section.lines().filter(|line| line.starts_with("| `"));
-    let cells = rows.map(|row| row.split('|').map(str::trim).skip(1));
-    let pairs = cells.filter_map(|mut row| Some((row.next()?, row.next()?)));
-    let ticked = |text: &'_ str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-    pairs
-        .flat_map(|(names, places)| {
-            let places: Vec<String> = ticked(places);
-            places.into_iter().map(move |place| (names, place + "/"))
-        })
-        .collect()
 }
 
 /// Finds words that the glossary shows in bold, which stand for another term.
@@ -177,16 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn terms__are_allowed_where_the_table_names_the_place() {
-        let style = "## Glossary\n\n### Names in code that still\n\n| name | where | becomes |\n\
-                     | --- | --- | --- |\n| `put_out`, `PutOut` | `a`, `crates/b` | evict |\n";
+    fn terms__are_other_words_in_code_and_elsewhere_in_tests() {
         let text =
             "fn put_out() {}\nstruct HasPutOut;\nfn output() { let seat = 1; }\nfn seats_of() {}\n\
                     enum SeatMap {}\n#[cfg(test)]\nmod tests { fn seat() {} }\n";
-        let files = |path| [(GLOSSARY, style), (path, text)];
-        assert_eq!(lines_of(terms, &files("crates/b/src/c.rs")), [5]);
-        assert_eq!(lines_of(terms, &files("crates/c/src/c.rs")), [1, 2, 5]);
-        assert_eq!(lines_of(terms, &files("crates/c/tests/c.rs")), [0; 0]);
+        let lines = |path| lines_of(terms, &[(path, text)]);
+        assert_eq!(lines("crates/weft-cluster/src/c.rs"), [5]);
+        assert_eq!(lines("crates/c/src/c.rs"), [1, 2, 5]);
+        assert_eq!(lines("crates/c/tests/c.rs"), [0; 0]);
     }
 
     #[test]

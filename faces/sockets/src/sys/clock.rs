@@ -1,4 +1,4 @@
-//! The clock by which looks and pauses are bounded.
+//! The clock by which spins and pauses are bounded.
 //!
 //! A program may have a library that stands before the C library's clock, and has it stand still or
 //! jump (libfaketime). So the kernel's own function is called, which it maps into each process

@@ -1,5 +1,6 @@
 //! Objects in the memory of this process, as the loader or the kernel has mapped them.
 
+use libc::{c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::CStr;
 
 /// Tags of a dynamic section.
@@ -31,7 +32,7 @@ pub struct Place<'a> {
     /// The symbol's name.
     pub name: &'a CStr,
     /// The place.
-    pub at: *mut usize,
+    at: *mut usize,
     /// True if it is filled at the first call, by which it is a place of the object until then.
     pub is_call: bool,
 }
@@ -188,4 +189,78 @@ impl Image {
         let count = unsafe { *self.hash.add(1) };
         (0..count).find_map(|at| self.defined(at, name))
     }
+}
+
+/// The size of a page on the machines that this library is built for, or a part of it.
+const PAGE: usize = 4096;
+
+impl Place<'_> {
+    /// Returns its address.
+    pub fn address(&self) -> usize {
+        self.at.addr()
+    }
+
+    /// Returns the address that it has.
+    pub fn value(&self) -> usize {
+        // SAFETY: a place of the object, which the loader has filled.
+        unsafe { self.at.read() }
+    }
+
+    /// Sets it. `is_kept`: it is not to be written to, so that right is taken for the moment.
+    pub fn set(&self, to: usize, is_kept: bool) {
+        let page = self.at.map_addr(|at| at & !(PAGE - 1)).cast::<c_void>();
+        // SAFETY: the page of the place; a write of an address is whole.
+        unsafe {
+            if is_kept && libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+                return;
+            }
+            self.at.write_volatile(to);
+            if is_kept {
+                libc::mprotect(page, PAGE, libc::PROT_READ);
+            }
+        }
+    }
+}
+
+/// Returns the address of the symbol of a name in the objects behind this library.
+pub fn next_of(name: &CStr) -> usize {
+    // SAFETY: a C string. The search begins behind this library, which calls.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.addr()
+}
+
+/// Returns the address of the first symbol of a name.
+pub fn first_of(name: &CStr) -> usize {
+    // SAFETY: a C string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.addr()
+}
+
+/// An object, its segments and the address of the first byte behind it.
+pub struct Object<'a> {
+    /// Its symbols.
+    pub image: Image,
+    /// Its segments.
+    pub segments: &'a [libc::Elf64_Phdr],
+    /// The number that is added to the addresses in it.
+    pub bias: usize,
+}
+
+/// Calls `each` with the objects of this process, in the order of a search, until it returns true.
+pub fn each_object(mut each: impl FnMut(Object<'_>) -> bool) {
+    type Each<'a> = &'a mut dyn FnMut(Object<'_>) -> bool;
+    unsafe extern "C" fn one(info: *mut dl_phdr_info, _: size_t, each: *mut c_void) -> c_int {
+        // SAFETY: the loader's description, and the function below.
+        unsafe {
+            let (info, each) = (&*info, &mut *each.cast::<Each<'_>>());
+            let (bias, count) = (info.dlpi_addr as usize, info.dlpi_phnum as usize);
+            if info.dlpi_phdr.is_null() {
+                return 0;
+            }
+            let segments = std::slice::from_raw_parts(info.dlpi_phdr, count);
+            let image = Image::of(bias, segments);
+            image.is_some_and(|image| each(Object { image, segments, bias })).into()
+        }
+    }
+    let mut each: Each<'_> = &mut each;
+    // SAFETY: the function, and its argument, which lives as long.
+    unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut each).cast()) };
 }

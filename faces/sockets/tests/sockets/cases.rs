@@ -166,8 +166,8 @@ fn recv__what_is_left_is_told_from_the_start_on() {
 }
 
 #[test]
-fn send__goes_on_when_the_socket_gets_more_room() {
-    assert_eq!(alone("room").counter("sockets_paired"), 1);
+fn send__goes_on_when_the_socket_gets_more_space() {
+    assert_eq!(alone("space").counter("sockets_paired"), 1);
 }
 
 #[test]
@@ -304,17 +304,17 @@ fn pair__that_shares_one_processor_does_not_look_for_what_cannot_come() {
     let name = agent.name.clone();
     let pinned = std::thread::spawn(move || {
         sys::pin();
-        // Shorter than a turn of the scheduler, which would end a look.
-        let looks = [("WEFT_SOCKETS_SPIN_US", "500")];
-        let mut echo = start("echo", "", Some(&name), &looks);
-        let mut asks = start("ask-time", &echo.says(), Some(&name), &looks);
+        // Shorter than a turn of the scheduler, which would end a spin.
+        let spins = [("WEFT_SOCKETS_SPIN_US", "500")];
+        let mut echo = start("echo", "", Some(&name), &spins);
+        let mut asks = start("ask-time", &echo.says(), Some(&name), &spins);
         let took = asks.number();
         asks.ends_well();
         echo.ends_well();
         took
     });
     let took = pinned.join().unwrap();
-    // A look in vain lasts 0.5 to 2 ms, and there are 4,000 requests.
+    // A spin in vain lasts 0.5 to 2 ms, and there are 4,000 requests.
     assert!(took < 500, "{took} ms");
     assert_eq!(agent.counter("sockets_paired"), 1);
 }

@@ -8,7 +8,7 @@
 //! | waiters stay on the old queue at a switch | `wait__a_thread_waits_while_*` |
 //! | a wait that spins ignores signals | `wait__signals_end_every_wait` |
 //! | accept is not woken by a shutdown | `accept__ends_when_the_listener_is_shut_down` |
-//! | all of a processor after reconnects | looks that do not pay become rare (`wake`); `reuse` |
+//! | all of a processor after reconnects | spins that do not pay become rare (`history`); `reuse` |
 //! | the kernel's files starve | `wait__other_files_get_their_turn` |
 //! | fork and exec with an open socket | `fork__*`, `exec__*` |
 //! | functions looked up, or memory taken, in calls | all are looked up at the start (`real`) |
@@ -496,7 +496,7 @@ fn passed(server: &mut Server) {
 /// splice(2) to a pipe that is full does not wait where it is not to.
 fn full_pipe(server: &mut Server) {
     let (mut out, mut into) = sys::pipe();
-    let room = sys::fill(&mut into);
+    let space = sys::fill(&mut into);
     for _ in 0..5 {
         server.ringed(9000);
         let full = sys::splice_with(&server.stream, &into, 9000, libc::SPLICE_F_NONBLOCK);
@@ -504,14 +504,14 @@ fn full_pipe(server: &mut Server) {
         // A splice that waits goes on once the pipe is emptied.
         let piped = std::thread::scope(|scope| {
             let piped = scope.spawn(|| sys::splice(&server.stream, &into, 9000).unwrap());
-            out.read_exact(&mut vec![0; room]).unwrap();
+            out.read_exact(&mut vec![0; space]).unwrap();
             piped.join().unwrap()
         });
         let mut got = vec![0; piped];
         out.read_exact(&mut got).unwrap();
         server.check(&got);
         server.read(9000 - piped);
-        assert_eq!(sys::fill(&mut into), room);
+        assert_eq!(sys::fill(&mut into), space);
     }
 }
 

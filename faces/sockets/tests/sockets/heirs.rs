@@ -40,7 +40,7 @@ pub fn both_wait(server: &mut Server) -> usize {
     if n < 1 << 20 {
         server.ringed(n);
     } else {
-        // The server waits for room, in a call.
+        // The server waits for space, in a call.
         server.get(100);
         server.command(b's', n as u64);
         while sys::queue(&server.stream, libc::FIONREAD) < 50_000 {

@@ -47,7 +47,7 @@ fn looks(agent: &Served, client: &mut Process, way: &str, before: u64) -> lists:
     for _ in 0..1000 {
         assert_eq!(client.says(), way);
         let shows = shown(agent, client);
-        if shows.looked > before {
+        if shows.spun > before {
             return shows;
         }
         client.goes_on(b'a');
@@ -62,12 +62,12 @@ fn hosts__a_receiver_looks_and_its_peer_needs_no_library() {
             let agent = Served::start();
             let mut client = start("try-looks", port, Some(&agent.name), &SETTINGS);
             // Waits of a receive, poll, select and an epoll set, in turn.
-            let mut looked = 0;
+            let mut spun = 0;
             for way in ["recv", "poll", "select", "epoll"] {
-                let shows = looks(&agent, &mut client, way, looked);
-                looked = shows.looked;
+                let shows = looks(&agent, &mut client, way, spun);
+                spun = shows.spun;
                 let [one] = &shows.connections[..] else { panic!("{shows:?}") };
-                assert!(one.looks && one.state != State::Shares, "{one:?}");
+                assert!(one.spins && one.state != State::Shares, "{one:?}");
                 client.goes_on(b'\n');
             }
             assert_eq!(client.says(), "done");
@@ -84,12 +84,12 @@ fn hosts__a_program_that_is_turned_off_does_not_look() {
         looks(&agent, &mut client, "recv", 0);
         let programs = lists::programs(&agent.name).unwrap();
         programs.iter().for_each(|one| one.turn(true).unwrap());
-        let before = shown(&agent, &client).looked;
+        let before = shown(&agent, &client).spun;
         for way in ["poll", "select", "epoll"] {
             client.goes_on(b'\n');
             assert_eq!(client.says(), way);
         }
-        assert_eq!(shown(&agent, &client).looked, before);
+        assert_eq!(shown(&agent, &client).spun, before);
         client.goes_on(b'\n');
         client.ends_well();
     });
@@ -105,7 +105,7 @@ fn hosts__a_policy_leaves_a_connection_as_it_is() {
         for way in ["recv", "poll", "select", "epoll"] {
             assert_eq!(client.says(), way);
             let shows = shown(&agent, &client);
-            assert!(shows.looked == 0 && !shows.connections[0].looks, "{shows:?}");
+            assert!(shows.spun == 0 && !shows.connections[0].spins, "{shows:?}");
             client.goes_on(b'\n');
         }
         client.ends_well();

@@ -55,7 +55,7 @@ pub fn run(name: &str) {
         "sleepers" => field::sleepers(),
         "listener" => field::listener(),
         "both" => field::both(),
-        "room" => crate::options::room(),
+        "space" => crate::options::space(),
         "stays" => crate::options::stays(),
         "left-early" => crate::options::left_early(),
         "prefork" => field::prefork(),

@@ -86,7 +86,7 @@ pub fn splice_with(
 /// pipe(2).
 pub fn pipe() -> (std::fs::File, std::fs::File) {
     let mut fds = [0; 2];
-    // SAFETY: room for two descriptors, which nobody else has.
+    // SAFETY: space for two descriptors, which nobody else has.
     unsafe {
         assert_eq!(libc::pipe(fds.as_mut_ptr()), 0);
         (std::fs::File::from_raw_fd(fds[0]), std::fs::File::from_raw_fd(fds[1]))
@@ -173,16 +173,16 @@ impl Epoll {
 
     fn events(&self, most: usize, timeout: i32) -> io::Result<Vec<(i32, u64)>> {
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; most];
-        let (at, room) = (events.as_mut_ptr(), most as i32);
-        // SAFETY: room for so many events.
-        let n = check(unsafe { libc::epoll_wait(self.0, at, room, timeout) } as isize)?;
+        let (at, space) = (events.as_mut_ptr(), most as i32);
+        // SAFETY: space for so many events.
+        let n = check(unsafe { libc::epoll_wait(self.0, at, space, timeout) } as isize)?;
         Ok(events[..n].iter().map(|e| (e.events as i32, e.u64)).collect())
     }
 
     /// True if a wait without end, with no signal blocked, is interrupted.
     pub fn is_interrupted_without_mask(&self) -> bool {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: an all-zero mask is valid: none is blocked; room for an event.
+        // SAFETY: an all-zero mask is valid: none is blocked; space for an event.
         let n = unsafe {
             let mask: libc::sigset_t = std::mem::zeroed();
             libc::epoll_pwait(self.0, &mut event, 1, -1, &mask)
@@ -468,8 +468,8 @@ pub fn sendmmsg(fd: &impl AsRawFd, messages: &[&[u8]]) -> io::Result<usize> {
 
 /// recvmmsg(2) of so many messages of at most `len` bytes; the bytes of all.
 pub fn recvmmsg(fd: &impl AsRawFd, n: usize, len: usize, flags: i32) -> io::Result<Vec<u8>> {
-    let mut room = vec![vec![0u8; len]; n];
-    let mut parts: Vec<libc::iovec> = room
+    let mut space = vec![vec![0u8; len]; n];
+    let mut parts: Vec<libc::iovec> = space
         .iter_mut()
         .map(|p| libc::iovec { iov_base: p.as_mut_ptr().cast(), iov_len: p.len() })
         .collect();
@@ -478,7 +478,7 @@ pub fn recvmmsg(fd: &impl AsRawFd, n: usize, len: usize, flags: i32) -> io::Resu
     // SAFETY: live, writable parts.
     let got = unsafe { libc::recvmmsg(fd.as_raw_fd(), list.as_mut_ptr(), n as u32, flags, none) };
     let got = check(got as isize)?;
-    let each = room.iter().zip(&list[..got]).map(|(bytes, m)| &bytes[..m.msg_len as usize]);
+    let each = space.iter().zip(&list[..got]).map(|(bytes, m)| &bytes[..m.msg_len as usize]);
     Ok(each.collect::<Vec<_>>().concat())
 }
 
@@ -578,7 +578,7 @@ static READER: AtomicI32 = AtomicI32::new(0);
 
 extern "C-unwind" fn reads(fd: *mut libc::c_void) -> *mut libc::c_void {
     let mut byte = 0u8;
-    // SAFETY: room for a byte.
+    // SAFETY: space for a byte.
     unsafe {
         READER.store(libc::gettid(), Ordering::Release);
         libc::read(fd as usize as i32, (&raw mut byte).cast(), 1);
@@ -613,16 +613,19 @@ pub fn cancel_a_reader(fd: RawFd) {
     }
 }
 
-/// Room for a control message of a descriptor.
+/// Space for a control message of a descriptor.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Sends a descriptor.
-pub fn pass(to: &impl AsRawFd, fd: RawFd) {
+/// Passes a descriptor to another process.
+///
+/// # Errors
+/// The error of the C library.
+pub fn try_pass(to: &impl AsRawFd, fd: RawFd) -> Result<(), i32> {
     let (mut byte, mut control) = (0u8, Control([0; 64]));
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: an all-zero message is valid; it points to live buffers with room for a descriptor.
-    unsafe {
+    // SAFETY: an all-zero message is valid; it points to live buffers with space for a descriptor.
+    let sent = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
         message.msg_control = control.0.as_mut_ptr().cast();
@@ -631,8 +634,17 @@ pub fn pass(to: &impl AsRawFd, fd: RawFd) {
         ((*head).cmsg_level, (*head).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
         (*head).cmsg_len = libc::CMSG_LEN(4) as _;
         libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
-        assert_eq!(libc::sendmsg(to.as_raw_fd(), &message, 0), 1);
+        libc::sendmsg(to.as_raw_fd(), &message, 0)
+    };
+    match sent {
+        1 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap()),
     }
+}
+
+/// Passes a descriptor to a process that takes it.
+pub fn pass(to: &impl AsRawFd, fd: RawFd) {
+    assert_eq!(try_pass(to, fd), Ok(()));
 }
 
 /// Receives the descriptor of a stream.
@@ -656,12 +668,12 @@ pub fn take(from: &impl AsRawFd) -> TcpStream {
 pub fn fill(pipe: &mut std::fs::File) -> usize {
     use std::io::Write;
     set_nonblocking(pipe.as_raw_fd(), true);
-    let mut room = 0;
+    let mut space = 0;
     while let Ok(n) = pipe.write(&[0; 4096]) {
-        room += n;
+        space += n;
     }
     set_nonblocking(pipe.as_raw_fd(), false);
-    room
+    space
 }
 
 /// shutdown(2) of both directions.

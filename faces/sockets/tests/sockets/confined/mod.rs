@@ -2,8 +2,8 @@
 
 mod sys;
 
-use crate::execs::sys::try_pass;
 use crate::harness::{argument, bytes, say, start, Served};
+use crate::sys::try_pass;
 use crate::sys::{fork, wait};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -125,7 +125,7 @@ const MS: c_int = 5000;
 /// Waits for a byte, in one of several ways, for `MS` at most (a receive: for the socket's time).
 pub fn wait(way: &str, fd: RawFd, set: RawFd) -> Result<isize, i32> {
     let mut byte = 0u8;
-    // SAFETY: room for what the calls write; all-zero is a valid value.
+    // SAFETY: space for what the calls write; all-zero is a valid value.
     result(unsafe {
         match way {
             "recv" => libc::recv(fd, (&raw mut byte).cast(), 1, 0),

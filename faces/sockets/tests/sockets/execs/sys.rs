@@ -126,7 +126,7 @@ pub fn spawns(fd: i32) -> Vec<(&'static str, i32)> {
     let errno = || std::io::Error::last_os_error().raw_os_error().unwrap();
     let mut child = 0;
     let null = std::ptr::null();
-    // SAFETY: texts, and lists that end with null; all-zero actions are room for them.
+    // SAFETY: texts, and lists that end with null; all-zero actions are space for them.
     unsafe {
         let mut actions: libc::posix_spawn_file_actions_t = std::mem::zeroed();
         libc::posix_spawn_file_actions_init(&mut actions);
@@ -246,31 +246,4 @@ pub fn vfork_and_reset_urgent() -> i32 {
 pub fn raise_urgent() {
     // SAFETY: no memory is passed.
     assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
-}
-
-/// Passes a descriptor to another process.
-///
-/// # Errors
-/// The error of the C library.
-pub fn try_pass(to: &impl AsRawFd, fd: i32) -> Result<(), i32> {
-    #[repr(C, align(8))]
-    struct Control([u8; 64]);
-    let (mut byte, mut control) = (0u8, Control([0; 64]));
-    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: an all-zero message is valid; it points to live buffers with room for a descriptor.
-    let sent = unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(4) as _;
-        let head = libc::CMSG_FIRSTHDR(&message);
-        ((*head).cmsg_level, (*head).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
-        (*head).cmsg_len = libc::CMSG_LEN(4) as _;
-        libc::CMSG_DATA(head).cast::<i32>().write_unaligned(fd);
-        libc::sendmsg(to.as_raw_fd(), &message, 0)
-    };
-    match sent {
-        1 => Ok(()),
-        _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap()),
-    }
 }

@@ -131,7 +131,7 @@ fn times(server: &mut Server) {
     server.check(&crate::harness::bytes(server.at(), 1));
 }
 
-/// A library before the C library's clock has it stand still: looks and waits end all the same.
+/// A library before the C library's clock has it stand still: spins and waits end all the same.
 #[test]
 fn clock__that_stands_still() {
     let machine = std::env::consts::ARCH;

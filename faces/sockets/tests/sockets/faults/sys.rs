@@ -98,8 +98,8 @@ pub fn pass_with_length(len: usize) -> Option<i32> {
 }
 
 /// Receives into the last bytes of a map and beyond; returns the number received.
-pub fn recv_over_the_end(fd: RawFd, end: usize, room: usize) -> isize {
-    let at = std::ptr::with_exposed_provenance_mut::<u8>(end).wrapping_sub(room);
+pub fn recv_over_the_end(fd: RawFd, end: usize, space: usize) -> isize {
+    let at = std::ptr::with_exposed_provenance_mut::<u8>(end).wrapping_sub(space);
     // SAFETY: the call answers what is no memory.
     unsafe { libc::recv(fd, at.cast(), 64, 0) }
 }
@@ -144,7 +144,7 @@ pub fn recvmmsg(fd: RawFd, time: [i64; 2]) -> (Option<i32>, [i64; 2]) {
     let mut time = libc::timespec { tv_sec: time[0], tv_nsec: time[1] };
     let mut byte = 0u8;
     let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: all-zero is a valid value; a message with room for a byte.
+    // SAFETY: all-zero is a valid value; a message with space for a byte.
     let got = unsafe {
         let mut one: libc::mmsghdr = std::mem::zeroed();
         (one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen) = (&mut part, 1);

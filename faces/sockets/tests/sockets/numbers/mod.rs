@@ -28,9 +28,9 @@ fn waits(server: &mut Server) {
     let mut none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let of_set = |number, third: usize, len: usize| {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
-        let room = sys::at(&mut events);
+        let space = sys::at(&mut events);
         let set = set.as_raw_fd() as usize;
-        assert_eq!(sys::call(number, [set, room, 4, third, 0, len]).unwrap(), 1);
+        assert_eq!(sys::call(number, [set, space, 4, third, 0, len]).unwrap(), 1);
         let number = events[0].u64;
         assert_eq!(number, 7);
     };

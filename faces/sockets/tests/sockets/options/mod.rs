@@ -65,9 +65,9 @@ fn killed_unread(server: &mut Server) {
     assert_eq!(server.stream.read(&mut [0; 10]).unwrap(), 0);
 }
 
-/// Fills a connection that shares memory, and has a thread wait for room in it; then the program
+/// Fills a connection that shares memory, and has a thread wait for space in it; then the program
 /// gives the socket more.
-pub fn room() {
+pub fn space() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut one = dial(&listener.local_addr().unwrap().port().to_string());
     let mut two = listener.accept().unwrap().0;

@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Receives into so much room; returns the bytes and the number that TCP_INQ tells.
-pub fn recv_and_left(fd: &impl AsRawFd, room: usize) -> io::Result<(Vec<u8>, Option<i32>)> {
-    let mut bytes = vec![0; room];
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: room };
+/// Receives into so much space; returns the bytes and the number that TCP_INQ tells.
+pub fn recv_and_left(fd: &impl AsRawFd, space: usize) -> io::Result<(Vec<u8>, Option<i32>)> {
+    let mut bytes = vec![0; space];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: space };
     let mut control = [0u64; 8];
     // SAFETY: all-zero is a valid value; the message names memory of this function.
     unsafe {

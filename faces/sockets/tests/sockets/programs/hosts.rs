@@ -9,7 +9,7 @@ use std::time::Instant;
 use weft_conformance::{cable, skip};
 use weft_run::lists;
 
-/// The server has no agent, and the client one that tells of its looks.
+/// The server has no agent, and the client one that tells of its spins.
 #[test]
 fn redis__is_asked_from_another_host() {
     if lacks(&["redis-server", "redis-benchmark"]) {
@@ -38,17 +38,17 @@ fn redis__is_asked_from_another_host() {
         let is_good =
             |said: &str| assert!(said.contains("GET") && !said.contains("rror"), "{said}");
         is_good(&good(&bench("20", "set,get,lrange_100").output().unwrap()));
-        // One client, whose waits look while it runs.
+        // One client, whose waits spin while it runs.
         let end = Instant::now() + LIMIT;
         let mut is_seen = false;
         while !is_seen {
-            assert!(Instant::now() < end, "no wait looks");
+            assert!(Instant::now() < end, "no wait spins");
             let mut client = bench("1", "set,get");
             let mut client = client.envs([LOOKS]).stdout(Stdio::piped()).spawn().unwrap();
             while client.try_wait().unwrap().is_none() {
                 let programs = lists::programs(&agent.name).unwrap_or_default();
                 let shown = programs.iter().flat_map(|program| &program.shows.connections);
-                is_seen |= shown.into_iter().any(|one| one.looks);
+                is_seen |= shown.into_iter().any(|one| one.spins);
                 std::thread::yield_now();
             }
             is_good(&good(&client.wait_with_output().unwrap()));

@@ -9,14 +9,14 @@ pub struct Found(*mut libc::c_void);
 
 impl Found {
     /// Calls it; returns the bytes.
-    pub fn recv(self, fd: &impl AsRawFd, room: usize) -> Vec<u8> {
+    pub fn recv(self, fd: &impl AsRawFd, space: usize) -> Vec<u8> {
         type Recv = unsafe extern "C" fn(i32, *mut u8, usize, i32) -> isize;
-        let mut bytes = vec![0; room];
+        let mut bytes = vec![0; space];
         let (at, flags) = (bytes.as_mut_ptr(), libc::MSG_DONTWAIT);
         assert!(!self.0.is_null(), "there is no such function");
-        // SAFETY: a function of this type; room for so many bytes.
+        // SAFETY: a function of this type; space for so many bytes.
         let got = unsafe {
-            std::mem::transmute::<*mut libc::c_void, Recv>(self.0)(fd.as_raw_fd(), at, room, flags)
+            std::mem::transmute::<*mut libc::c_void, Recv>(self.0)(fd.as_raw_fd(), at, space, flags)
         };
         bytes.truncate(got.max(0) as usize);
         bytes

@@ -48,7 +48,7 @@ local TYPES = {
         { 24, 8, "tag", HEX },
         { 32, 8, "total", DEC },
         { 40, 4, "msg", DEC },
-        { 44, 4, "pad", HEX },
+        { 44, 4, "data", HEX },
     } },
     [5] = { name = "EAGER_MORE", sequenced = true, length = 32, fields = {
         { 24, 8, "offset", DEC },
@@ -57,7 +57,7 @@ local TYPES = {
         { 24, 8, "tag", HEX },
         { 32, 8, "total", DEC },
         { 40, 4, "msg", DEC },
-        { 44, 4, "pad", HEX },
+        { 44, 4, "data", HEX },
         { 48, 8, "addr", HEX },
     } },
     [7] = { name = "PULL", sequenced = true, length = 56, fields = {

@@ -60,7 +60,7 @@ fn receive__names_the_rank_that_a_mailbox_waits_for() {
         packets.mailbox(2);
         packets.receive(Some(peer), 2, &mut [0; 8]).unwrap();
     };
-    told(&["waiting for ", " for a packet from peer"], wait, go_on);
+    told(&["waiting for ", " for a packet from rank 1 ("], wait, go_on);
     let wait = |packets: &Packets, _| {
         packets.mailbox(2);
         packets.receive(None, 2, &mut [0; 8]).unwrap();
@@ -97,5 +97,5 @@ fn send__names_the_rank_without_room() {
             packets.wait(None);
         }
     };
-    told(&["waiting for ", " until earlier sends are accepted by peer"], wait, go_on);
+    told(&["waiting for ", " until earlier sends are accepted by rank 1 ("], wait, go_on);
 }

@@ -259,8 +259,8 @@ usage: weftd [options]
   --once             end when the last rank has left
   --spin-us N        time for which it yields the core before sleeping [200]
   --quota KEY=N      limit of one user or rank; repeat for more: ranks (of a
-                     user) [all sessions but a quarter; for the user who started it
-                     all], peers (of a rank) [1024], bytes (kept for a rank,
+                     user) [all sessions but a quarter; for the user who started
+                     it all], peers (of a rank) [1024], bytes (kept for a rank,
                      each way) [16M], words (for fetch-and-add) [4096], groups
                      [64], sharing (ranks of a user that share memory with other
                      containers) [384]

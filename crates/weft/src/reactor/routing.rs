@@ -71,6 +71,7 @@ impl Reactor {
             return Err(vec![("weft", "the peer table is full (WEFT_PEERS_MAX)".to_string())]);
         };
         if let Some(end) = self.end_of_rank(address.rank) {
+            self.name_by_address(peer, address);
             self.fail_unreached(peer, Some(end));
             return Ok(peer);
         }
@@ -79,6 +80,7 @@ impl Reactor {
             // The endpoint at this address was a peer: operations with it fail, and say how it
             // ended.
             Err(Unrouted::Ended) => {
+                self.name_by_address(peer, address);
                 self.end_unreached(peer, address.rank);
                 Ok(peer)
             }
@@ -112,6 +114,14 @@ impl Reactor {
     fn end_unreached(&mut self, peer: PeerId, rank: Option<u32>) {
         let end = self.end_of_gone_rank(rank);
         self.fail_unreached(peer, end);
+    }
+
+    /// Names a peer whose address is not kept, since no link reaches it, by its rank.
+    fn name_by_address(&mut self, peer: PeerId, address: &Address) {
+        if let Some(rank) = address.rank {
+            let name = || format!("rank {rank} ({address})");
+            self.known.names.entry(peer).or_insert_with(name);
+        }
     }
 
     fn fail_unreached(&mut self, peer: PeerId, end: Option<End>) {

@@ -164,7 +164,7 @@ impl Posted<'_> {
     }
 
     /// Takes the oldest matching message out of matching; receive it with `recv_claimed`. Repeated
-    /// claims count as a wait, as with [`probe`](Self::probe).
+    /// claims count as a wait, as with [`probe`](Endpoint::probe).
     pub fn claim(self, from: Option<PeerId>, tag: u64, ignore: u64) -> Option<(Claimed, Probed)> {
         self.reactor.borrow_mut().claim(from, tag, ignore)
     }

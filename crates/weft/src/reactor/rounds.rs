@@ -61,10 +61,10 @@ impl Reactor {
         }
         // A round that was put off ends here; held packets may leave when their link has reported
         // room.
-        let told = self.coalesced.deferred_round
+        let due = self.coalesced.deferred_round
             || (did || rare) && self.receiver.engine.output().held()
             || rare && self.link_events();
-        if told || self.receiver.has_work() {
+        if due || self.receiver.has_work() {
             did |= self.finish_round(rare);
         }
         did

@@ -6,20 +6,52 @@
 //! untagged messages, remote memory and atomic operations; see [`offer`]. The endpoint chooses the
 //! link to each peer: shared memory inside a host, packet sockets or UDP between hosts.
 //!
-//! Layers: [`sys`] has the binary interface, its tables of functions, and the objects they work on;
-//! all `unsafe` code lies there. The rest is plain: [`name`] the addresses that MPI libraries
-//! exchange, [`offer`] hints and the offer made for them, [`lock`] the lock that only callers with
-//! several threads take, [`looks`] the looks of a caller that waits, [`vector`] address vectors,
-//! [`who`] the introductions of processes, [`atomic`] the arithmetic of atomic operations and their
-//! messages.
+//! Modules, each above those behind it:
+//!
+//! - `sys`: the functions that libfabric calls. `objects`: what callers hold, and may close.
+//! - `worker`: the operations of an endpoint and their completions.
+//! - `queue`, `counter`, `events`, `addresses`: the objects that endpoints are bound to. `reports`:
+//!   the part that queues and counters share, with waits. `domain`: the endpoints and the
+//!   registered memory that belong together. They see an endpoint as `members` describes it.
+//! - `watchdog`: progress while no caller comes. `poller`: callers that sleep; `idle`, [`looks`],
+//!   `yields`: callers that poll in vain. [`lock`]: only callers with several threads take it.
+//! - [`name`]: the addresses that MPI libraries exchange; [`vector`]: the numbers of them.
+//!   [`offer`], `info`: hints, and the offer made for them. [`who`], `messages`: texts for people.
+//! - `memory`: callers' buffers. `call`: errors as numbers. `slab`: values under numbers.
+//!   [`atomic`]: the arithmetic of atomic operations and their messages.
+//! - [`abi`]: the numbers, structures and tables of libfabric.
+//!
+//! Modules named `sys` alone have code that the compiler does not check.
+#![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+#[allow(missing_docs)]
+pub mod abi;
+mod addresses;
 pub mod atomic;
+mod call;
+mod counter;
+mod domain;
+mod events;
+mod idle;
+mod info;
 pub mod lock;
 pub mod looks;
+mod members;
+mod memory;
+mod messages;
 pub mod name;
+mod objects;
 pub mod offer;
-#[allow(unsafe_code, missing_docs)]
-pub mod sys;
+mod poller;
+mod queue;
+mod region;
+mod reports;
+mod slab;
+#[allow(unsafe_code)]
+mod sys;
 pub mod vector;
+mod watchdog;
 pub mod who;
+mod worker;
+mod yields;

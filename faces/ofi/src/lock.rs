@@ -1,12 +1,14 @@
 //! The lock of a domain. It excludes its callers from each other, if they are several threads, and
-//! from a guest: the watchdog thread, which makes progress while no caller comes (`sys::watchdog`).
+//! from a guest: the watchdog thread, which makes progress while no caller comes (`watchdog`).
 //!
 //! A signal handler may call the provider while the same thread is inside another call, as
 //! libraries do that clean up when the process is ended. Objects are half changed then, and the
 //! handler would wait for its own thread: such a call is refused and leaves the lock unchanged.
 
+use crate::abi::err;
+use libc::c_int;
 use std::cell::Cell;
-use std::sync::atomic::{compiler_fence, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{compiler_fence, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::Thread;
 
@@ -26,6 +28,23 @@ fn this_thread() -> usize {
 /// The error of a call made inside another call of the same thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nested;
+
+impl From<Nested> for c_int {
+    /// Not an error after which callers try again: the interrupted call has to continue first.
+    #[cold]
+    fn from(_: Nested) -> c_int {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let text =
+            "weft: warn: a signal handler calls the provider inside of another call; this is \
+                    refused, and told once\n";
+        if !TOLD.swap(true, Ordering::Relaxed) {
+            // This is a system call and nothing else, which is allowed in a signal handler; the log
+            // is not, because the interrupted code may be the log.
+            let _written = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+        }
+        err::EBUSY
+    }
+}
 
 /// Marks this thread as one that takes a lock of the provider; set before the lock is taken,
 /// dropped after its release. A signal handler cannot find out whether its own thread holds a lock.

@@ -1,6 +1,6 @@
 //! Hints of callers, and the offer that weft makes for them.
 
-use crate::sys::abi::{self, cap, mr, order};
+use crate::abi::{self, cap, mr, order};
 
 /// Capabilities that are granted only on request.
 pub const PRIMARY: u64 = cap::MSG

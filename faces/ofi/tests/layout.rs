@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::process::Command;
 use weft_conformance::skip;
-use weft_fi::sys::abi::*;
+use weft_fi::abi::*;
 
 /// A field: its name in C, its offset, and the offset it should have.
 struct Field(&'static str, usize, usize);

@@ -1,12 +1,13 @@
 //! Atomic operations: the functions that callers call.
 
-use super::abi::*;
-use super::ep::worker;
-use super::rma::remote_pieces;
-use super::worker::AtomicOp;
-use super::{call, call_int, Answer};
-use crate::atomic::{is_valid, Datatype, Form, Operator, Piece, Request, LONGEST};
-use libc::{c_int, c_void};
+use crate::abi::*;
+use crate::atomic::Form;
+use crate::call::{call, Answer};
+use crate::memory::{list, Elements};
+use crate::worker::{most, AtomicCall, Worker};
+use libc::c_int;
+use std::ptr::null_mut;
+use std::rc::Rc;
 
 pub static OPS: FiOpsAtomic = FiOpsAtomic {
     write,
@@ -25,274 +26,137 @@ pub static OPS: FiOpsAtomic = FiOpsAtomic {
     ..FiOpsAtomic::NONE
 };
 
-/// Returns the type and operator with these numbers, if an operation of this form exists.
-fn kind(form: Form, datatype: c_int, op: c_int) -> Result<(Datatype, Operator), c_int> {
-    let datatype = Datatype::from_number(i64::from(datatype)).ok_or(err::EOPNOTSUPP)?;
-    let operator = Operator::from_number(i64::from(op)).ok_or(err::EOPNOTSUPP)?;
-    match is_valid(form, datatype, operator) {
-        true => Ok((datatype, operator)),
-        false => Err(err::EOPNOTSUPP),
-    }
+/// Elements of a caller: operands, values to compare with, and memory for results.
+struct Local<'a> {
+    operands: &'a [Elements],
+    compares: &'a [Elements],
+    results: &'a [Elements],
 }
 
-/// An atomic operation as a caller describes it.
-struct Call<'a> {
+/// The other parameters of a call without a structure: peer, address and key, numbers of the type
+/// and the operator, context; flags as in [`AtomicCall`].
+type Rest = (u64, (u64, u64), (c_int, c_int), Ptr, Option<u64>);
+
+/// Starts an operation on one piece of a peer's memory, with as many elements as the results or
+/// operands have.
+fn one(ep: &Worker, form: Form, local: &Local<'_>, rest: Rest) -> Answer {
+    let (to, (addr, key), numbers, context, flags) = rest;
+    let of = if form == Form::Fetch { local.results } else { local.operands };
+    let count = of.iter().map(|piece| piece.count()).fold(0, usize::saturating_add);
+    start(ep, form, local, &[RmaIoc { addr, count, key }], (to, numbers, context, flags))
+}
+
+fn start(
+    ep: &Worker,
     form: Form,
-    datatype: c_int,
-    op: c_int,
-    to: u64,
-    operands: &'a [Ioc],
-    compares: &'a [Ioc],
-    results: &'a [Ioc],
-    remote: &'a [RmaIoc],
-    context: *mut c_void,
-    /// `None` for the default flags of the endpoint.
-    flags: Option<u64>,
-    injected: bool,
+    &Local { operands, compares, results }: &Local<'_>,
+    remote: &[RmaIoc],
+    (to, numbers, context, flags): (u64, (c_int, c_int), Ptr, Option<u64>),
+) -> Answer {
+    let all = AtomicCall { form, numbers, to, operands, compares, results, remote, context, flags };
+    ep.atomic(&all)
 }
 
-/// # Safety
-/// `iov` points to `count` structures.
-unsafe fn local<'a>(iov: *const Ioc, count: usize) -> Result<&'a [Ioc], c_int> {
-    match count {
-        0 => Ok(&[]),
-        // SAFETY: promised by the caller.
-        _ => unsafe { remote_pieces(iov, count) },
-    }
-}
-
-/// Copies the elements of all pieces, of at most `most` bytes.
-///
-/// # Safety
-/// Each piece has its count of elements of `size` bytes.
-unsafe fn gather(pieces: &[Ioc], size: usize) -> Result<Vec<u8>, c_int> {
-    let mut out = Vec::new();
-    for piece in pieces {
-        let len = piece.count.checked_mul(size).filter(|len| *len <= LONGEST);
-        let len = len.ok_or(err::EMSGSIZE)?;
-        if len > 0 && piece.addr.is_null() {
-            return Err(err::EINVAL);
-        }
-        if len > 0 {
-            // SAFETY: promised by the caller.
-            out.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.addr.cast(), len) });
-        }
-    }
-    Ok(out)
-}
-
-/// # Safety
-/// The caller keeps the rules of `fi_atomic` and the other calls: operands and values to compare
-/// with can be read, and results written, until the completion.
-unsafe fn start(ep: *mut FidEp, c: &Call<'_>) -> Answer {
-    // SAFETY: promised by the caller.
-    unsafe {
-        let (datatype, operator) = kind(c.form, c.datatype, c.op)?;
-        let size = datatype.size();
-        let most = (LONGEST / size) as u32;
-        let piece = |r: &RmaIoc| {
-            let count = u32::try_from(r.count).ok().filter(|count| *count <= most);
-            Ok(Piece { key: r.key, offset: r.addr, count: count.ok_or(err::EMSGSIZE)? })
-        };
-        let pieces = c.remote.iter().map(piece).collect::<Result<Vec<Piece>, c_int>>()?;
-        let operands = match operator {
-            Operator::Read => Vec::new(),
-            _ => gather(c.operands, size)?,
-        };
-        let compares = gather(c.compares, size)?;
-        let result = |r: &Ioc| (r.addr.cast::<u8>(), r.count.saturating_mul(size));
-        let results: Vec<(*mut u8, usize)> = c.results.iter().map(result).collect();
-        if results.iter().any(|&(start, len)| start.is_null() && len > 0) {
-            return Err(err::EINVAL);
-        }
-        let worker = worker(ep)?;
-        let buf = c.results.first().or(c.operands.first()).map_or(std::ptr::null_mut(), |p| p.addr);
-        worker.atomic(AtomicOp {
-            to: c.to,
-            request: Request {
-                form: c.form,
-                datatype,
-                operator,
-                pieces,
-                operands: &operands,
-                compares: &compares,
-            },
-            results,
-            buf: buf.cast(),
-            context: c.context,
-            flags: c.flags.unwrap_or_else(|| worker.tx_flags()),
-            injected: c.injected,
-        })
-    }
-}
-
-fn ioc(addr: *const c_void, count: usize) -> Ioc {
-    Ioc { addr: addr.cast_mut(), count }
-}
-
-/// Returns one piece of a peer's memory, with as many elements as the local pieces.
-fn there(addr: u64, key: u64, of: &[Ioc]) -> RmaIoc {
-    RmaIoc { addr, count: of.iter().map(|p| p.count).fold(0, usize::saturating_add), key }
-}
-
-/// Returns the description of a call without flags.
-#[allow(clippy::too_many_arguments)]
-fn simple<'a>(
-    form: Form,
-    (datatype, op): (c_int, c_int),
-    to: u64,
-    operands: &'a [Ioc],
-    compares: &'a [Ioc],
-    results: &'a [Ioc],
-    remote: &'a [RmaIoc],
-    context: *mut c_void,
-) -> Call<'a> {
-    Call {
-        form,
-        datatype,
-        op,
-        to,
-        operands,
-        compares,
-        results,
-        remote,
-        context,
-        flags: None,
-        injected: false,
-    }
-}
-
-/// Returns the description of a call with a message structure.
+/// Starts an operation that a structure describes.
 ///
 /// # Safety
 /// The structure's lists are as long as it says.
-unsafe fn message<'a>(
+unsafe fn described(
+    ep: &Worker,
     form: Form,
-    m: &'a MsgAtomic,
-    compares: &'a [Ioc],
-    results: &'a [Ioc],
+    m: *const MsgAtomic,
+    compares: &[Elements],
+    results: &[Elements],
     flags: u64,
-) -> Result<Call<'a>, c_int> {
+) -> Answer {
     // SAFETY: promised by the caller.
-    unsafe {
-        Ok(Call {
-            form,
-            datatype: m.datatype,
-            op: m.op,
-            to: m.addr,
-            operands: local(m.msg_iov, m.iov_count)?,
-            compares,
-            results,
-            remote: remote_pieces(m.rma_iov, m.rma_iov_count)?,
-            context: m.context,
-            flags: Some(flags),
-            injected: false,
-        })
+    let (m, operands, remote) = unsafe {
+        let m = m.as_ref().ok_or(err::EINVAL)?;
+        (m, Elements::list(m.msg_iov, m.iov_count)?, list(m.rma_iov, m.rma_iov_count)?)
+    };
+    let local = Local { operands, compares, results };
+    start(ep, form, &local, remote, (m.addr, (m.datatype, m.op), m.context, Some(flags)))
+}
+
+entries! { inside Rc<Worker>:
+    fn write(ep: FidEp, buf: Const, count: usize, _desc: Ptr, to: u64, addr: u64, key: u64,
+            datatype: c_int, op: c_int, context: Ptr) -> isize {
+        let operands = &[Elements::new(buf, count)];
+        let rest = (to, (addr, key), (datatype, op), context, Some(ep.tx_flags()));
+        one(ep, Form::Write, &Local { operands, compares: &[], results: &[] }, rest)
+    }
+
+    fn writev(ep: FidEp, iov: *const Ioc, _desc: Descs, count: usize, to: u64, addr: u64, key: u64,
+            datatype: c_int, op: c_int, context: Ptr) -> isize {
+        let operands = Elements::list(iov, count)?;
+        let rest = (to, (addr, key), (datatype, op), context, Some(ep.tx_flags()));
+        one(ep, Form::Write, &Local { operands, compares: &[], results: &[] }, rest)
+    }
+
+    fn writemsg(ep: FidEp, msg: *const MsgAtomic, flags: u64) -> isize {
+        described(ep, Form::Write, msg, &[], &[], flags)
+    }
+
+    fn inject(ep: FidEp, buf: Const, count: usize, to: u64, addr: u64, key: u64, datatype: c_int,
+            op: c_int) -> isize {
+        let operands = &[Elements::new(buf, count)];
+        let rest = (to, (addr, key), (datatype, op), null_mut(), None);
+        one(ep, Form::Write, &Local { operands, compares: &[], results: &[] }, rest)
+    }
+
+    fn readwrite(ep: FidEp, buf: Const, count: usize, _desc: Ptr, result: Ptr, _result_desc: Ptr,
+            to: u64, addr: u64, key: u64, datatype: c_int, op: c_int, context: Ptr) -> isize {
+        let operands = &[Elements::new(buf, count)];
+        let results = &[Elements::new(result, count)];
+        let rest = (to, (addr, key), (datatype, op), context, Some(ep.tx_flags()));
+        one(ep, Form::Fetch, &Local { operands, compares: &[], results }, rest)
+    }
+
+    fn readwritev(ep: FidEp, iov: *const Ioc, _desc: Descs, count: usize, resultv: *mut Ioc,
+            _result_desc: Descs, result_count: usize, to: u64, addr: u64, key: u64,
+            datatype: c_int, op: c_int, context: Ptr) -> isize {
+        let operands = Elements::list(iov, count)?;
+        let results = Elements::list(resultv, result_count)?;
+        let rest = (to, (addr, key), (datatype, op), context, Some(ep.tx_flags()));
+        one(ep, Form::Fetch, &Local { operands, compares: &[], results }, rest)
+    }
+
+    fn readwritemsg(ep: FidEp, msg: *const MsgAtomic, resultv: *mut Ioc, _result_desc: Descs,
+            result_count: usize, flags: u64) -> isize {
+        described(ep, Form::Fetch, msg, &[], Elements::list(resultv, result_count)?, flags)
+    }
+
+    fn compwrite(ep: FidEp, buf: Const, count: usize, _desc: Ptr, compare: Const,
+            _compare_desc: Ptr, result: Ptr, _result_desc: Ptr, to: u64, addr: u64, key: u64,
+            datatype: c_int, op: c_int, context: Ptr) -> isize {
+        let [operands, compares, results] =
+            &[buf, compare, result].map(|at| [Elements::new(at, count)]);
+        let rest = (to, (addr, key), (datatype, op), context, Some(ep.tx_flags()));
+        one(ep, Form::Compare, &Local { operands, compares, results }, rest)
+    }
+
+    fn compwritev(ep: FidEp, iov: *const Ioc, _desc: Descs, count: usize, comparev: *const Ioc,
+            _compare_desc: Descs, compare_count: usize, resultv: *mut Ioc, _result_desc: Descs,
+            result_count: usize, to: u64, addr: u64, key: u64, datatype: c_int, op: c_int,
+            context: Ptr) -> isize {
+        let operands = Elements::list(iov, count)?;
+        let compares = Elements::list(comparev, compare_count)?;
+        let results = Elements::list(resultv, result_count)?;
+        let rest = (to, (addr, key), (datatype, op), context, Some(ep.tx_flags()));
+        one(ep, Form::Compare, &Local { operands, compares, results }, rest)
+    }
+
+    fn compwritemsg(ep: FidEp, msg: *const MsgAtomic, comparev: *const Ioc, _compare_desc: Descs,
+            compare_count: usize, resultv: *mut Ioc, _result_desc: Descs, result_count: usize,
+            flags: u64) -> isize {
+        let compares = Elements::list(comparev, compare_count)?;
+        let results = Elements::list(resultv, result_count)?;
+        described(ep, Form::Compare, msg, compares, results, flags)
     }
 }
 
-entries! {
-    fn write(ep, buf: *const c_void, count: usize, _desc: *mut c_void, to: u64, addr: u64, key: u64,
-            datatype: c_int, op: c_int, context: *mut c_void) {
-        let operands = [ioc(buf, count)];
-        let remote = [there(addr, key, &operands)];
-        let kind = (datatype, op);
-        start(ep, &simple(Form::Write, kind, to, &operands, &[], &[], &remote, context))
-    }
-
-    fn writev(ep, iov: *const Ioc, _desc: *mut *mut c_void, count: usize, to: u64, addr: u64,
-            key: u64, datatype: c_int, op: c_int, context: *mut c_void) {
-        let operands = local(iov, count)?;
-        let remote = [there(addr, key, operands)];
-        let kind = (datatype, op);
-        start(ep, &simple(Form::Write, kind, to, operands, &[], &[], &remote, context))
-    }
-
-    fn writemsg(ep, msg: *const MsgAtomic, flags: u64) {
-        let m = msg.as_ref().ok_or(err::EINVAL)?;
-        start(ep, &message(Form::Write, m, &[], &[], flags)?)
-    }
-
-    fn inject(ep, buf: *const c_void, count: usize, to: u64, addr: u64, key: u64, datatype: c_int,
-            op: c_int) {
-        let operands = [ioc(buf, count)];
-        let remote = [there(addr, key, &operands)];
-        let none = std::ptr::null_mut();
-        let kind = (datatype, op);
-        let of = simple(Form::Write, kind, to, &operands, &[], &[], &remote, none);
-        start(ep, &Call { flags: Some(0), injected: true, ..of })
-    }
-
-    fn readwrite(ep, buf: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void,
-            _result_desc: *mut c_void, to: u64, addr: u64, key: u64, datatype: c_int, op: c_int,
-            context: *mut c_void) {
-        let (operands, results) = ([ioc(buf, count)], [ioc(result, count)]);
-        let remote = [there(addr, key, &results)];
-        let kind = (datatype, op);
-        start(ep, &simple(Form::Fetch, kind, to, &operands, &[], &results, &remote, context))
-    }
-
-    fn readwritev(ep, iov: *const Ioc, _desc: *mut *mut c_void, count: usize, resultv: *mut Ioc,
-            _result_desc: *mut *mut c_void, result_count: usize, to: u64, addr: u64, key: u64,
-            datatype: c_int, op: c_int, context: *mut c_void) {
-        let operands = local(iov, count)?;
-        let results = local(resultv, result_count)?;
-        let remote = [there(addr, key, results)];
-        let kind = (datatype, op);
-        start(ep, &simple(Form::Fetch, kind, to, operands, &[], results, &remote, context))
-    }
-
-    fn readwritemsg(ep, msg: *const MsgAtomic, resultv: *mut Ioc, _result_desc: *mut *mut c_void,
-            result_count: usize, flags: u64) {
-        let m = msg.as_ref().ok_or(err::EINVAL)?;
-        let results = local(resultv, result_count)?;
-        start(ep, &message(Form::Fetch, m, &[], results, flags)?)
-    }
-
-    fn compwrite(ep, buf: *const c_void, count: usize, _desc: *mut c_void, compare: *const c_void,
-            _compare_desc: *mut c_void, result: *mut c_void, _result_desc: *mut c_void, to: u64,
-            addr: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void) {
-        let (operands, compares, results) =
-            ([ioc(buf, count)], [ioc(compare, count)], [ioc(result, count)]);
-        let remote = [there(addr, key, &operands)];
-        let kind = (datatype, op);
-        let form = Form::Compare;
-        start(ep, &simple(form, kind, to, &operands, &compares, &results, &remote, context))
-    }
-
-    fn compwritev(ep, iov: *const Ioc, _desc: *mut *mut c_void, count: usize, comparev: *const Ioc,
-            _compare_desc: *mut *mut c_void, compare_count: usize, resultv: *mut Ioc,
-            _result_desc: *mut *mut c_void, result_count: usize, to: u64, addr: u64, key: u64,
-            datatype: c_int, op: c_int, context: *mut c_void) {
-        let operands = local(iov, count)?;
-        let compares = local(comparev, compare_count)?;
-        let results = local(resultv, result_count)?;
-        let remote = [there(addr, key, operands)];
-        let kind = (datatype, op);
-        start(ep, &simple(Form::Compare, kind, to, operands, compares, results, &remote, context))
-    }
-
-    fn compwritemsg(ep, msg: *const MsgAtomic, comparev: *const Ioc,
-            _compare_desc: *mut *mut c_void, compare_count: usize, resultv: *mut Ioc,
-            _result_desc: *mut *mut c_void, result_count: usize, flags: u64) {
-        let m = msg.as_ref().ok_or(err::EINVAL)?;
-        let compares = local(comparev, compare_count)?;
-        let results = local(resultv, result_count)?;
-        start(ep, &message(Form::Compare, m, compares, results, flags)?)
-    }
-}
-
-/// Stores the most elements that an operation may have; an error if there is no such operation.
-fn valid(form: Form, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
-    // SAFETY: `count` is the caller's.
-    call_int(|| unsafe {
-        let (datatype, _) = kind(form, datatype, op)?;
-        *count.as_mut().ok_or(err::EINVAL)? = LONGEST / datatype.size();
-        Ok(0)
-    })
-}
-
-/// The functions that ask for operations of a form.
+/// The functions that store the most elements an operation of a form may have; an error if there is
+/// no such operation.
 macro_rules! questions {
     ($($name:ident: $form:ident,)*) => {$(
         unsafe extern "C" fn $name(
@@ -301,7 +165,12 @@ macro_rules! questions {
             op: c_int,
             count: *mut usize,
         ) -> c_int {
-            valid(Form::$form, datatype, op, count)
+            // SAFETY: `count` is the caller's.
+            call(|| unsafe {
+                let (most, _) = most(Form::$form, (datatype, op))?;
+                *count.as_mut().ok_or(err::EINVAL)? = most;
+                Ok(0)
+            })
         }
     )*};
 }
@@ -321,7 +190,7 @@ pub unsafe extern "C" fn query(
     flags: u64,
 ) -> c_int {
     // SAFETY: `attr` is the caller's.
-    call_int(|| unsafe {
+    call(|| unsafe {
         let form = match flags {
             0 => Form::Write,
             cap::FETCH_ATOMIC => Form::Fetch,
@@ -329,9 +198,8 @@ pub unsafe extern "C" fn query(
             // Receive buffers as targets, and fetching and comparing at once, are not offered.
             _ => return Err(err::EOPNOTSUPP),
         };
-        let (datatype, _) = kind(form, datatype, op)?;
-        let attr = attr.as_mut().ok_or(err::EINVAL)?;
-        *attr = AtomicAttr { count: LONGEST / datatype.size(), size: datatype.size() };
+        let (count, size) = most(form, (datatype, op))?;
+        *attr.as_mut().ok_or(err::EINVAL)? = AtomicAttr { count, size };
         Ok(0)
     })
 }

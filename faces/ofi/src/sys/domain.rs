@@ -1,239 +1,255 @@
-//! Fabrics and domains.
+//! Fabrics, domains, address vectors and registered memory.
 
-use super::abi::*;
-use super::{atomic, av, call_int, cntr, cq, ep, eq, give, mr, object, take, watchdog};
-use crate::lock::Lock;
-use crate::offer::Registration;
-use crate::sys::worker::Worker;
-use libc::{c_int, c_void};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::rc::{Rc, Weak};
+use super::{atomic, close, copy_text, ep, give, object, queues, room};
+use crate::abi::*;
+use crate::addresses::text_of;
+use crate::call::call;
+use crate::events::Events;
+use crate::memory::{list, Borrowed};
+use crate::name::{Name, LEN};
+use crate::objects::{Fabric, Object, Registered};
+use crate::worker::{Addresses, Counter, Domain, Queue};
+use libc::{c_char, c_int};
+use std::rc::Rc;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// A fabric; callers open domains and event queues from it.
-#[repr(C)]
-pub struct Fabric {
-    head: FidFabric,
-}
+static FABRIC_FID: FiOps = FiOps { close: close::<Fabric>, ..FiOps::NONE };
+static FABRIC: FiOpsFabric = FiOpsFabric {
+    domain: open,
+    domain2: open2,
+    eq_open: queues::eq_open,
+    trywait,
+    ..FiOpsFabric::NONE
+};
 
-static FABRIC_FID: FiOps = FiOps { close: close_fabric, ..FiOps::NONE };
-static FABRIC: FiOpsFabric =
-    FiOpsFabric { domain: open, domain2: open2, eq_open: eq::open, trywait, ..FiOpsFabric::NONE };
-
-impl Fabric {
-    pub fn new(api_version: u32, context: *mut c_void) -> Fabric {
-        let fid = Fid { fclass: class::FABRIC, context, ops: &FABRIC_FID };
-        Fabric { head: FidFabric { fid, ops: &FABRIC, api_version } }
-    }
-}
-
-unsafe extern "C" fn close_fabric(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's caller closes what it opened, once.
-    call_int(|| unsafe {
-        object::<Fabric>(fid, class::FABRIC)?;
-        take::<Fabric>(fid);
-        Ok(0)
-    })
-}
-
-/// Looks at a queue in vain, or at a counter, until the domain's other endpoints have their turn.
-const OTHERS_EVERY: u8 = 16;
-/// The longest sleep of a caller while the domain has other endpoints, which may not wake it.
-const OTHERS_MOST: Duration = Duration::from_millis(20);
-
-/// Decides when the endpoints that do not report to a queue or counter have their turn.
-#[derive(Default)]
-pub struct Others(Cell<u8>);
-
-impl Others {
-    /// Gives them their turn if it is due. `reporting` are the endpoints that report.
-    #[inline]
-    pub fn polled(&self, domain: &Domain, reporting: &RefCell<Vec<Weak<Worker>>>) -> bool {
-        self.0.set((self.0.get() + 1) % OTHERS_EVERY);
-        self.0.get() == 0 && self.waits(domain, reporting)
-    }
-
-    /// Gives them their turn, as the caller is about to sleep.
-    pub fn waits(&self, domain: &Domain, reporting: &RefCell<Vec<Weak<Worker>>>) -> bool {
-        domain.has_others(reporting) && domain.progress_others(reporting)
-    }
-
-    /// Returns the time for which the caller may sleep.
-    pub fn nap(
-        &self,
-        domain: &Domain,
-        reporting: &RefCell<Vec<Weak<Worker>>>,
-        left: Duration,
-    ) -> Duration {
-        if domain.has_others(reporting) {
-            left.min(OTHERS_MOST)
-        } else {
-            left
-        }
-    }
-}
-
-/// State shared by the objects of a domain.
-pub struct Domain {
-    pub lock: Lock,
-    /// Version of the interface the caller was written for.
-    pub api: u32,
-    pub workers: RefCell<Vec<Weak<Worker>>>,
-    /// True if the caller asked for progress without calls (`FI_PROGRESS_AUTO`).
-    pub is_auto: bool,
-    /// Rules of the caller's memory registration.
-    pub memory: Registration,
-    /// The next key that the provider chooses.
-    next_key: Cell<u64>,
-    /// Registered memory by key, for endpoints yet to be opened.
-    pub regions: RefCell<BTreeMap<u64, Rc<mr::Region>>>,
-}
-
-impl Drop for Domain {
-    fn drop(&mut self) {
-        watchdog::remove(self);
-    }
-}
-
-impl Domain {
-    /// Returns a key that no registered memory has.
-    pub fn fresh_key(&self) -> u64 {
-        loop {
-            let key = self.next_key.get();
-            self.next_key.set(key.wrapping_add(1));
-            if key != KEY_NONE && !self.regions.borrow().contains_key(&key) {
-                return key;
-            }
-        }
-    }
-
-    /// True if there are open endpoints that do not report to a queue or counter with these.
-    pub fn has_others(&self, reporting: &RefCell<Vec<Weak<Worker>>>) -> bool {
-        let reporting = reporting.borrow().iter().filter(|one| one.strong_count() > 0).count();
-        self.workers.borrow().len() > reporting
-    }
-
-    /// Makes progress on the endpoints that do not report to a queue or counter with these: its
-    /// caller may wait for what they do, and never look at theirs. True if anything happened.
-    #[cold]
-    pub fn progress_others(&self, reporting: &RefCell<Vec<Weak<Worker>>>) -> bool {
-        let mut did = false;
-        self.each_port(|worker| {
-            let reports = reporting.borrow().iter().any(|one| one.as_ptr() == Rc::as_ptr(worker));
-            did |= !reports && worker.progress();
-        });
-        did
-    }
-
-    /// Calls `f` for each open endpoint.
-    pub fn each_port(&self, mut f: impl FnMut(&Rc<Worker>)) {
-        let workers: Vec<Rc<Worker>> =
-            self.workers.borrow().iter().filter_map(Weak::upgrade).collect();
-        workers.iter().for_each(&mut f);
-    }
-}
-
-#[repr(C)]
-pub struct DomainObject {
-    head: FidDomain,
-    pub domain: Arc<Domain>,
-}
-
-static DOMAIN_FID: FiOps = FiOps { close, bind, ..FiOps::NONE };
+static DOMAIN_FID: FiOps = FiOps { close: close::<Arc<Domain>>, bind: bind_domain, ..FiOps::NONE };
 static DOMAIN: FiOpsDomain = FiOpsDomain {
-    av_open: av::open,
-    cq_open: cq::open,
+    av_open,
+    cq_open: queues::cq_open,
     endpoint: ep::open,
     endpoint2: ep::open2,
-    cntr_open: cntr::open,
+    cntr_open: queues::cntr_open,
     query_atomic: atomic::query,
     ..FiOpsDomain::NONE
 };
 
-unsafe extern "C" fn open(
-    fabric: *mut FidFabric,
-    info: *mut Info,
-    out: *mut *mut FidDomain,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: fabric, info and out are the caller's, as `fi_domain` says.
-    call_int(|| unsafe {
-        let fabric = object::<Fabric>(fabric.cast(), class::FABRIC)?;
-        let attr = info.as_ref().ok_or(err::EINVAL)?.domain_attr.as_ref().ok_or(err::EINVAL)?;
-        let alone = matches!(attr.threading, THREAD_DOMAIN);
-        weft_sys::forks::watch();
-        let fid = Fid { fclass: class::DOMAIN, context, ops: &DOMAIN_FID };
-        // Several threads count references, without the lock inside the domain.
-        #[allow(clippy::arc_with_non_send_sync)]
-        let domain = Arc::new(Domain {
-            lock: Lock::new(!alone),
-            api: fabric.head.api_version,
-            is_auto: [attr.control_progress, attr.data_progress].contains(&PROGRESS_AUTO),
-            memory: Registration::of(attr.mr_mode),
-            next_key: Cell::new(1),
-            workers: RefCell::default(),
-            regions: RefCell::default(),
-        });
-        give(DomainObject { head: FidDomain { fid, ops: &DOMAIN, mr: &mr::OPS }, domain }, out)
+static AV_FID: FiOps = FiOps { close: close::<Rc<Addresses>>, bind: bind_av, ..FiOps::NONE };
+static AV: FiOpsAv = FiOpsAv { insert, remove, lookup, straddr, ..FiOpsAv::NONE };
+
+static MR_FID: FiOps =
+    FiOps { close: close::<Registered>, bind: bind_mr, control: control_mr, ..FiOps::NONE };
+static MR: FiOpsMr = FiOpsMr { reg, regv, regattr, ..FiOpsMr::NONE };
+
+pub unsafe extern "C" fn fabric(attr: *mut FabricAttr, out: Out<FidFabric>, context: Ptr) -> c_int {
+    // SAFETY: the attributes are the caller's, `out` has room for a pointer.
+    call(|| unsafe {
+        let api_version = attr.as_ref().ok_or(err::EINVAL)?.api_version;
+        let fid = Fid { fclass: class::FABRIC, context, ops: &FABRIC_FID };
+        give(FidFabric { fid, ops: &FABRIC, api_version }, Fabric { api: api_version }, out)
     })
 }
 
-unsafe extern "C" fn open2(
-    fabric: *mut FidFabric,
-    info: *mut Info,
-    out: *mut *mut FidDomain,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    match flags {
-        // SAFETY: as for `open`.
-        0 => unsafe { open(fabric, info, out, context) },
-        _ => -err::EBADFLAGS,
+entries! { outside Fabric:
+    fn open(fabric: FidFabric, info: *mut Info, out: Out<FidDomain>, context: Ptr) -> c_int {
+        let attr = info.as_ref().ok_or(err::EINVAL)?.domain_attr.as_ref().ok_or(err::EINVAL)?;
+        let progress = [attr.control_progress, attr.data_progress];
+        // Several threads count references, without the lock inside the domain.
+        #[allow(clippy::arc_with_non_send_sync)]
+        let domain = Arc::new(Domain::new(fabric.api, attr.threading, progress, attr.mr_mode));
+        let fid = Fid { fclass: class::DOMAIN, context, ops: &DOMAIN_FID };
+        give(FidDomain { fid, ops: &DOMAIN, mr: &MR }, domain, out)
     }
 }
 
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's caller closes what it opened, once.
-    call_int(|| unsafe {
-        let object = object::<DomainObject>(fid, class::DOMAIN)?;
-        if Arc::strong_count(&object.domain) > 1 {
-            return Err(err::EBUSY);
-        }
-        take::<DomainObject>(fid);
-        Ok(0)
-    })
-}
-
-/// Binds an event queue, to which a domain never reports anything. Memory is registered at once, so
-/// a caller that wants a report of that (`FI_REG_MR`) would wait in vain and is refused.
-unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
-    // SAFETY: both are the caller's.
-    call_int(|| unsafe {
-        object::<DomainObject>(fid, class::DOMAIN)?;
-        object::<eq::EqObject>(other, class::EQ)?;
-        match flags {
-            0 => Ok(0),
-            cap::REG_MR => Err(err::ENOSYS),
-            _ => Err(err::EBADFLAGS),
-        }
-    })
-}
+flagged!(open2 is open: FidFabric, FidDomain);
 
 /// Returns 0 if a caller may sleep on the descriptors of these objects.
 unsafe extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     // SAFETY: `fids` points to `count` objects of this provider.
-    call_int(|| unsafe {
+    call(|| unsafe {
         for i in 0..usize::try_from(count).map_err(|_| err::EINVAL)? {
             let fid = *fids.add(i);
             match fid.as_ref().ok_or(err::EINVAL)?.fclass {
-                class::CQ => object::<cq::CqObject>(fid, class::CQ)?.cq.try_wait()?,
-                class::CNTR => object::<cntr::CntrObject>(fid, class::CNTR)?.counter.try_wait()?,
-                class::EQ => object::<eq::EqObject>(fid, class::EQ)?.try_wait()?,
+                <Rc<Queue>>::CLASS => object::<Rc<Queue>>(fid)?.try_wait()?,
+                <Rc<Counter>>::CLASS => object::<Rc<Counter>>(fid)?.try_wait()?,
+                <Arc<Events>>::CLASS => object::<Arc<Events>>(fid)?.try_wait()?,
                 _ => return Err(err::ENOSYS),
             }
         }
         Ok(0)
     })
+}
+
+entries! { outside Arc<Domain>:
+    /// Binds an event queue, to which a domain never reports anything. Memory is registered at
+    /// once, so a caller that wants a report of that (`FI_REG_MR`) would wait in vain and is
+    /// refused.
+    fn bind_domain(_domain: Fid, other: *mut Fid, flags: u64) -> c_int {
+        object::<Arc<Events>>(other)?;
+        match flags {
+            0 => Ok(0),
+            cap::REG_MR => Err(err::ENOSYS),
+            _ => Err(err::EBADFLAGS),
+        }
+    }
+
+    fn av_open(domain: FidDomain, attr: *mut AvAttr, out: Out<FidAv>, context: Ptr) -> c_int {
+        let av = Addresses::new(domain.clone(), attr.as_ref().ok_or(err::EINVAL)?)?;
+        let fid = Fid { fclass: class::AV, context, ops: &AV_FID };
+        give(FidAv { fid, ops: &AV }, Rc::new(av), out)
+    }
+}
+
+/// Returns the elements of a caller's list, which may be long.
+///
+/// # Errors
+/// `FI_EINVAL`: the memory is null, or so many elements are longer than memory, or so long that
+/// they are checked, and not memory of this process.
+///
+/// # Safety
+/// There are so many elements, until the call returns.
+unsafe fn elements<'a, T>(list: *const T, count: usize) -> Result<&'a [T], c_int> {
+    let len = count.checked_mul(size_of::<T>()).ok_or(err::EINVAL)?;
+    // SAFETY: promised by the caller.
+    unsafe {
+        match len == 0 || !list.is_null() && Borrowed::new(list.cast(), len).seems_mapped() {
+            true if len == 0 => Ok(&[]),
+            true => Ok(from_raw_parts(list, count)),
+            false => Err(err::EINVAL),
+        }
+    }
+}
+
+/// Returns a caller's list to fill, if it has one.
+///
+/// # Safety
+/// The list is null or has room for so many elements, until the call returns.
+unsafe fn places<'a, T>(list: *mut T, count: usize) -> Option<&'a mut [T]> {
+    // SAFETY: promised by the caller.
+    (!list.is_null()).then(|| unsafe { from_raw_parts_mut(list, count) })
+}
+
+entries! { inside Rc<Addresses>:
+    fn bind_av(av: Fid, other: *mut Fid, _flags: u64) -> c_int {
+        av.use_events(object::<Arc<Events>>(other)?.clone());
+        Ok(0)
+    }
+
+    fn remove(av: FidAv, numbers: *mut u64, count: usize, _flags: u64) -> c_int {
+        av.remove(elements(numbers, count)?)
+    }
+
+    fn lookup(av: FidAv, number: u64, out: Ptr, len: *mut usize) -> c_int {
+        let (room, len) = room(out, len)?;
+        *len = av.look_up(number, room)?;
+        Ok(0)
+    }
+}
+
+unsafe extern "C" fn insert(
+    fid: *mut FidAv,
+    names: Const,
+    count: usize,
+    out: *mut u64,
+    flags: u64,
+    context: Ptr,
+) -> c_int {
+    // SAFETY: `names` points to `count` names, `out` is null or has room for as many numbers, as
+    // `fi_av_insert` says; with FI_SYNC_ERR the context has room for as many errors.
+    unsafe {
+        super::inside::<Rc<Addresses>, c_int>(fid.cast(), |av| {
+            let names: &[Name] = elements(names.cast(), count)?;
+            let errors = if flags & cap::SYNC_ERR != 0 { context } else { std::ptr::null_mut() };
+            let errors = places(errors.cast::<c_int>(), count);
+            av.insert(names, places(out, count), errors, (fid.cast(), context))
+        })
+    }
+}
+
+unsafe extern "C" fn straddr(
+    _av: *mut FidAv,
+    bytes: Const,
+    out: *mut c_char,
+    len: *mut usize,
+) -> *const c_char {
+    // SAFETY: `bytes` is a name, `out` has room for `*len` bytes, as `fi_av_straddr` says.
+    if let (Some(name), Some(len)) = unsafe { (bytes.cast::<[u8; LEN]>().as_ref(), len.as_mut()) } {
+        let text = text_of(name);
+        // SAFETY: see above.
+        unsafe { copy_text(&text, out, *len) };
+        *len = text.len() + 1;
+    }
+    out
+}
+
+/// Registers one piece of memory.
+///
+/// # Safety
+/// The caller keeps the rules of `fi_mr_reg`: out is the caller's, and any part of the memory that
+/// a peer uses exists until the region is closed.
+unsafe fn register(
+    domain: &Arc<Domain>,
+    memory: Borrowed,
+    (access, requested): (u64, u64),
+    out: Out<FidMr>,
+    context: Ptr,
+) -> Result<c_int, c_int> {
+    let region = domain.register(memory, access, requested)?;
+    let fid = Fid { fclass: class::MR, context, ops: &MR_FID };
+    let head = FidMr { fid, mem_desc: std::ptr::null_mut(), key: region.key };
+    // SAFETY: promised by the caller.
+    unsafe { give(head, Registered { domain: domain.clone(), region }, out) }
+}
+
+/// Returns the one piece of memory in a list.
+///
+/// # Safety
+/// `iov` points to `count` structures.
+unsafe fn only(iov: Iov, count: usize) -> Result<Borrowed, c_int> {
+    // SAFETY: promised by the caller.
+    match unsafe { list(iov.cast(), count)? } {
+        [one] => Ok(*one),
+        _ => Err(err::EINVAL),
+    }
+}
+
+entries! { inside Arc<Domain>:
+    fn reg(domain: Fid, buf: Const, len: usize, access: u64, _offset: u64, key: u64, _flags: u64,
+            out: Out<FidMr>, context: Ptr) -> c_int {
+        register(domain, Borrowed::new(buf, len), (access, key), out, context)
+    }
+
+    fn regv(domain: Fid, iov: Iov, count: usize, access: u64, _offset: u64, key: u64, _flags: u64,
+            out: Out<FidMr>, context: Ptr) -> c_int {
+        register(domain, only(iov, count)?, (access, key), out, context)
+    }
+
+    fn regattr(domain: Fid, attr: *const MrAttr, _flags: u64, out: Out<FidMr>) -> c_int {
+        let a = attr.as_ref().ok_or(err::EINVAL)?;
+        // Structures of older callers end before this field.
+        if domain.api >= version(1, 9) && a.iface != 0 {
+            // Memory of a graphics card is not supported.
+            return Err(err::ENOSYS);
+        }
+        let memory = only(a.mr_iov, a.iov_count)?;
+        register(domain, memory, (a.access, a.requested_key), out, a.context)
+    }
+}
+
+entries! { inside Registered:
+    fn bind_mr(memory: Fid, other: *mut Fid, flags: u64) -> c_int {
+        // Binding to an endpoint does nothing: all endpoints of the domain serve the region.
+        if other.as_ref().ok_or(err::EINVAL)?.fclass == class::CNTR {
+            object::<Rc<Counter>>(other)?.count_region(&memory.region, flags);
+        }
+        Ok(0)
+    }
+}
+
+unsafe extern "C" fn control_mr(_fid: *mut Fid, command: c_int, _arg: Ptr) -> c_int {
+    match command {
+        control::ENABLE => 0,
+        _ => -err::ENOSYS,
+    }
 }

@@ -1,11 +1,11 @@
 //! The entry point, and the functions that libfabric calls first.
 
-use super::abi::*;
-use super::domain::Fabric;
-use super::{call_int, info};
-use libc::{c_char, c_int, c_void};
+use super::{domain, info};
+use crate::abi::*;
+use crate::call::call;
+use crate::{messages, offer, watchdog, yields};
+use libc::{c_char, c_int};
 use std::cell::UnsafeCell;
-use std::io::Write;
 use std::sync::Once;
 
 /// The newest libfabric whose interface the provider has.
@@ -22,14 +22,14 @@ static PROVIDER: Static = Static(UnsafeCell::new(Provider {
     context: [std::ptr::null_mut(); 4],
     name: c"weft".as_ptr(),
     getinfo,
-    fabric,
+    fabric: domain::fabric,
     cleanup,
 }));
 
 /// Returns the provider: libfabric looks up this symbol in a provider's file.
 #[no_mangle]
 pub extern "C" fn fi_prov_ini() -> *mut Provider {
-    init_log();
+    messages::begin();
     show();
     PROVIDER.0.get()
 }
@@ -57,22 +57,6 @@ fn show() {
     });
 }
 
-/// Sends warnings to standard error; `WEFT_LOG` (error to trace) sets the level.
-fn init_log() {
-    let rank = crate::who::RANKS.iter().find_map(|name| std::env::var(name).ok());
-    let who = rank.map_or("weft".to_owned(), |rank| format!("weft rank {rank}"));
-    let started = env_logger::Builder::new()
-        .filter_level(log::LevelFilter::Warn)
-        .parse_env("WEFT_LOG")
-        .format(move |out, record| {
-            let level = record.level().as_str().to_lowercase();
-            writeln!(out, "{who}: {level}: {}", record.args())
-        })
-        .try_init();
-    // If the provider is loaded twice, the first logger stays.
-    let _ = started;
-}
-
 unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
@@ -81,7 +65,7 @@ unsafe extern "C" fn getinfo(
     hints: *const Info,
     out: *mut *mut Info,
 ) -> c_int {
-    call_int(|| {
+    call(|| {
         if out.is_null() {
             return Err(err::EINVAL);
         }
@@ -93,7 +77,7 @@ unsafe extern "C" fn getinfo(
         }
         // SAFETY: hints are null or a whole `fi_info` of the caller's.
         let hints = unsafe { info::read(hints) };
-        match crate::offer::judge(hints.as_ref(), version) {
+        match offer::judge(hints.as_ref(), version) {
             Ok(offer) => {
                 // SAFETY: `out` was checked.
                 unsafe { *out = info::build(&offer, version)? };
@@ -107,18 +91,16 @@ unsafe extern "C" fn getinfo(
     })
 }
 
-unsafe extern "C" fn fabric(
-    attr: *mut FabricAttr,
-    out: *mut *mut FidFabric,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the attributes are the caller's, `out` has room for a pointer.
-    call_int(|| unsafe {
-        let api = attr.as_ref().ok_or(err::EINVAL)?.api_version;
-        super::give(Fabric::new(api, context), out)
-    })
+unsafe extern "C" fn cleanup() {
+    watchdog::end();
 }
 
-unsafe extern "C" fn cleanup() {
-    super::watchdog::end();
+/// Stands before the function of the C library.
+#[no_mangle]
+pub extern "C" fn sched_yield() -> c_int {
+    if yields::is_needed() {
+        // SAFETY: the call takes no argument and uses no memory.
+        unsafe { libc::syscall(libc::SYS_sched_yield) };
+    }
+    0
 }

@@ -1,0 +1,108 @@
+//! Sends.
+
+use super::complete::error_of;
+use super::report::Direction;
+use super::state::Rec;
+use super::sys::Post;
+use super::{SendOp, Worker};
+use crate::abi::{cap, err};
+use crate::call::Answer;
+use crate::members::Member;
+use crate::memory::{Borrowed, Bounce, Pieces};
+use crate::offer;
+use libc::c_int;
+use weft_core::engine::types::{Refused, SendArgs};
+
+impl Worker {
+    /// Sends from a copy, without a completion.
+    pub fn inject(&self, from: Borrowed, op: &SendOp) -> Answer {
+        if from.len() > self.inject_max {
+            return Err(err::EMSGSIZE);
+        }
+        let state = &mut *self.state.borrow_mut();
+        let peer = self.peer(state, op.to)?;
+        let (tag, untagged) = (op.tags.tag, op.tags.untagged);
+        match self.endpoint.posted().inject(peer, tag, from.bytes(), op.data, untagged) {
+            Ok(()) => {
+                state.count(Direction::Send, true);
+                self.meet(state, peer);
+                Ok(0)
+            }
+            Err(Refused::Busy) => Err(self.busy()),
+            Err(refused) => Err(error_of(refused)),
+        }
+    }
+
+    /// Makes progress and returns the error of a full queue: the caller may only try again.
+    #[cold]
+    pub(super) fn busy(&self) -> c_int {
+        self.endpoint.progress();
+        err::EAGAIN
+    }
+
+    /// Returns an error if an operation with these flags may not start yet: a fenced one starts
+    /// when all earlier ones have ended, to other peers too. Makes progress, since the caller may
+    /// only try again.
+    #[inline]
+    pub(super) fn fence(&self, flags: u64) -> Result<(), c_int> {
+        match flags & cap::FENCE {
+            0 => Ok(()),
+            _ => self.wait_for_quiet(),
+        }
+    }
+
+    #[cold]
+    fn wait_for_quiet(&self) -> Result<(), c_int> {
+        self.progress();
+        match self.state.borrow().is_quiet() {
+            true => Ok(()),
+            false => Err(err::EAGAIN),
+        }
+    }
+
+    /// Starts a send.
+    pub fn send(&self, pieces: Pieces<'_>, op: &SendOp) -> Answer {
+        pieces.check(offer::MESSAGE)?;
+        self.fence(op.flags)?;
+        let state = &mut *self.state.borrow_mut();
+        let peer = self.peer(state, op.to)?;
+        let sync = op.flags & cap::MATCH_COMPLETE != 0;
+        // The completion promises no more than a copy fulfils.
+        let early = op.flags & (cap::INJECT | cap::INJECT_COMPLETE) != 0;
+        let late = op.flags & (cap::DELIVERY_COMPLETE | cap::TRANSMIT_COMPLETE) != 0;
+        let small = pieces.len() <= self.inject_max;
+        let inject = early && !late && !sync && small;
+        let (memory, bounce) = match pieces {
+            Pieces::One(one) if op.flags & cap::INJECT == 0 || inject => (one, None),
+            pieces => {
+                let bounce = Bounce::new(pieces.gather()?, &[]);
+                (bounce.memory(), Some(bounce))
+            }
+        };
+        let report = state.reports(Direction::Send, op.flags);
+        let flags = cap::SEND | op.tags.flag();
+        let rec = Rec { bounce, ..Rec::new(op.context, flags, report, memory) };
+        let at = state.records.keep(rec).ok_or(err::EAGAIN)?;
+        let (len, tag) = (memory.len(), op.tags.tag);
+        let args = SendArgs {
+            peer,
+            tag,
+            len: len as u64,
+            data: op.data,
+            context: u64::from(at),
+            addr: 0,
+            inject,
+            sync,
+            delivered: op.flags & cap::DELIVERY_COMPLETE != 0,
+            active: false,
+            untagged: op.tags.untagged,
+        };
+        match self.endpoint.posted().send_from(memory, args) {
+            Ok(Some(id)) if !inject => state.started(at, id),
+            Ok(_) => state.done(at, Direction::Send, len, tag),
+            Err(refused) => return self.refused(state, at, refused),
+        }
+        self.meet(state, peer);
+        Ok(0)
+    }
+}

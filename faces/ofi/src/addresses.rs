@@ -21,7 +21,8 @@ impl<M> Addresses<M> {
     /// Creates an empty vector.
     ///
     /// # Errors
-    /// It is to be shared between processes or for several receive contexts: neither is offered.
+    /// `FI_ENOSYS`: vectors shared between processes or for several receive contexts are not
+    /// offered.
     pub fn new(domain: Arc<Domain<M>>, attr: &AvAttr) -> Result<Addresses<M>, c_int> {
         if !attr.name.is_null() || attr.rx_ctx_bits != 0 {
             return Err(err::ENOSYS);

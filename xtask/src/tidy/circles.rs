@@ -9,10 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most modules of a circle.
 const MOST: usize = 3;
 
-/// Source folders of crates whose circles others still divide, with the sizes that they have. A
-/// larger or another circle is a finding; so is a number that is too large by now.
-const NOT_YET: &[(&str, &[usize])] = &[("faces/ofi/src/", &[13])];
-
 /// The modules of the endpoint's crate that import fewer than all others, and those they import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("bell", &[]),
@@ -41,24 +37,13 @@ type Imports = BTreeMap<Path, Children>;
 /// Checks that no more than three children of a module import each other in a circle.
 pub fn circles(tree: &Tree, report: &mut Report) {
     for (source, imports) in imports(tree) {
-        let known = NOT_YET.iter().find(|(of, _)| *of == source).map_or(&[][..], |(_, all)| all);
-        let mut sizes = Vec::new();
-        let mut findings = Vec::new();
         for (parent, children) in &imports {
             for circle in circles_of(children) {
-                sizes.push(circle.len());
-                if !known.contains(&circle.len()) {
-                    findings.push((parent.join("::"), circle));
-                }
+                let parent = parent.join("::");
+                let names = circle.iter().copied().collect::<Vec<_>>().join(", ");
+                let text = format!("{} modules import each other: {names}", circle.len());
+                report.add(&source, 0, format!("{parent}: {text}"));
             }
-        }
-        for (parent, circle) in findings {
-            let names = circle.into_iter().collect::<Vec<_>>();
-            let text = format!("{} modules import each other: {}", names.len(), names.join(", "));
-            report.add(&source, 0, format!("{parent}: {text}"));
-        }
-        for gone in known.iter().filter(|size| !sizes.contains(size)) {
-            report.add(&source, 0, format!("no circle of {gone} is left: take it from NOT_YET"));
         }
     }
 }
@@ -301,12 +286,6 @@ mod tests {
             ("x/src/a/b/c.rs".to_string(), "use super::super::A; use super::B;".to_string()),
         ];
         assert!(circles_in(&files).is_empty());
-    }
-
-    #[test]
-    fn circles__that_are_known_and_gone_leave_the_list() {
-        let found = messages(circles, &[("faces/ofi/src/a.rs", "")]);
-        assert_eq!(found, ["no circle of 13 is left: take it from NOT_YET"]);
     }
 
     #[test]

@@ -12,7 +12,6 @@ const SHARES_NOT_YET: &[(&str, usize)] = &[
     ("faces/capi/", 82),
     ("faces/ffi/", 42),
     ("faces/mx/", 68),
-    ("faces/ofi/", 76),
     ("faces/via/", 43),
 ];
 

@@ -93,7 +93,7 @@ impl Elements {
     /// Takes memory of a caller.
     ///
     /// # Safety
-    /// As of [`Borrowed::new`]; it has so many elements of the operation's type.
+    /// The promise of [`Borrowed::new`], for so many elements of the operation's type.
     pub unsafe fn new(start: *const c_void, count: usize) -> Elements {
         Elements { start: start.cast_mut().cast(), count }
     }

@@ -88,7 +88,7 @@ unsafe fn object<'a, T: Object>(fid: *mut Fid) -> Result<&'a T, c_int> {
 /// Runs the body of a call with an object, under the lock of its domain.
 ///
 /// # Safety
-/// As of [`object`].
+/// The promise of [`object`].
 #[inline]
 unsafe fn inside<T: Object, R: Returned>(
     fid: *mut Fid,
@@ -105,7 +105,7 @@ unsafe fn inside<T: Object, R: Returned>(
 /// Runs the body of a call with an object, without the lock of its domain.
 ///
 /// # Safety
-/// As of [`object`].
+/// The promise of [`object`].
 #[inline]
 unsafe fn outside<T: Object, R: Returned>(
     fid: *mut Fid,
@@ -166,7 +166,7 @@ unsafe fn copy_text(text: &str, buf: *mut c_char, len: usize) {
 /// Copies a text to the caller; returns a pointer to a readable copy.
 ///
 /// # Safety
-/// As of [`copy_text`].
+/// The promise of [`copy_text`].
 unsafe fn told(text: &str, buf: *mut c_char, len: usize) -> *const c_char {
     // SAFETY: promised by the caller.
     unsafe { copy_text(text, buf, len) };

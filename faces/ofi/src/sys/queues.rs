@@ -107,7 +107,7 @@ entries! { outside Rc<Queue>:
 
 entries! { inside Rc<Queue>:
     fn cq_readerr(cq: FidCq, out: *mut CqErrEntry, _flags: u64) -> isize {
-        // It has the fields of the version the caller was written for.
+        // The structure has the fields of the version the caller was written for.
         cq.read_failure(out.as_mut().ok_or(err::EINVAL)?)
     }
 }

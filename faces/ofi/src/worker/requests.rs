@@ -1,4 +1,5 @@
-//! Requests for atomic operations that wait for their answers, peers' requests, and answers to them.
+//! Requests for atomic operations: those that wait for their answers, and those of peers with the
+//! answers to them.
 
 use super::events::Touched;
 use super::report::Report;

@@ -1,32 +1,12 @@
 //! Calls of a program: errors become numbers, and a panic never unwinds into C.
 
-use crate::abi::err;
+use crate::abi::{err, Returned};
 use libc::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use weft_sys::forks::is_child;
 
 /// The result of a call: a count or size, or an error number, which is returned negated.
 pub type Answer = Result<isize, c_int>;
-
-/// A number that functions of C return.
-pub trait Returned {
-    /// Returns the number that reports an error.
-    fn of_error(number: c_int) -> Self;
-}
-
-impl Returned for c_int {
-    #[inline]
-    fn of_error(number: c_int) -> c_int {
-        -number
-    }
-}
-
-impl Returned for isize {
-    #[inline]
-    fn of_error(number: c_int) -> isize {
-        -(number as isize)
-    }
-}
 
 /// Runs the body of a call.
 #[inline]

@@ -54,6 +54,11 @@ impl<M: Member> Members<M> {
         self.0.borrow().iter().any(|one| std::ptr::eq(one.as_ptr(), member))
     }
 
+    /// Returns their number.
+    pub fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
     /// Returns the number of those that are open.
     pub fn count(&self) -> usize {
         self.0.borrow().iter().filter(|one| one.strong_count() > 0).count()

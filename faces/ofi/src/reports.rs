@@ -97,7 +97,7 @@ impl<M: Member> Reports<M> {
 
     /// True if the domain has open endpoints that do not report here.
     fn has_others(&self) -> bool {
-        self.domain.members.count() > self.members.count()
+        self.domain.members.len() > self.members.count()
     }
 
     /// Makes progress on the endpoints that do not report here: the caller may wait for what they

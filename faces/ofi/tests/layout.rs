@@ -19,7 +19,7 @@ macro_rules! name {
     ($field:ident) => {
         stringify!($field)
     };
-    ($field:ident $name:literal) => {
+    ($($field:ident).+ $name:literal) => {
         $name
     };
 }
@@ -27,9 +27,9 @@ macro_rules! name {
 /// Lists the name in C and the size of each structure, and the offsets of its fields.
 macro_rules! layouts {
     ($( $of:ident $c:literal $size:literal {
-        $( $field:ident $(as $name:literal)? $at:literal ),*
+        $( $($field:ident).+ $(as $name:literal)? $at:literal ),*
     } )*) => { vec![ $( Layout($c, size_of::<$of>(), $size, vec![ $(
-        Field(name!($field $($name)?), offset_of!($of, $field), $at),
+        Field(name!($($field).+ $($name)?), offset_of!($of, $($field).+), $at),
     )* ]), )* ] };
 }
 
@@ -98,7 +98,8 @@ fn entries() -> Vec<Layout> {
             op_context 0, flags 8, len 16, buf 24, data 32, tag 40
         }
         CqErrEntry "fi_cq_err_entry" 88 {
-            op_context 0, flags 8, len 16, buf 24, data 32, tag 40, olen 48, err 56,
+            entry.op_context as "op_context" 0, entry.flags as "flags" 8, entry.len as "len" 16,
+            entry.buf as "buf" 24, entry.data as "data" 32, entry.tag as "tag" 40, olen 48, err 56,
             prov_errno 60, err_data 64, err_data_size 72, src_addr 80
         }
         MrAttr "fi_mr_attr" 80 {

@@ -213,12 +213,7 @@ pub struct CqTaggedEntry {
 
 #[repr(C)]
 pub struct CqErrEntry {
-    pub op_context: *mut c_void,
-    pub flags: u64,
-    pub len: usize,
-    pub buf: *mut c_void,
-    pub data: u64,
-    pub tag: u64,
+    pub entry: CqTaggedEntry,
     pub olen: usize,
     pub err: c_int,
     pub prov_errno: c_int,
@@ -378,25 +373,36 @@ pub struct FidEp {
     pub collective: *const c_void,
 }
 
-/// The value that a function returns if it is not offered.
-pub trait NotOffered {
-    const VALUE: Self;
+/// A value that functions of the interface return.
+pub trait Returned {
+    /// Returns the value that reports an error.
+    fn of_error(number: c_int) -> Self;
 }
 
-impl NotOffered for c_int {
-    const VALUE: c_int = -libc::ENOSYS;
+impl Returned for c_int {
+    #[inline]
+    fn of_error(number: c_int) -> c_int {
+        -number
+    }
 }
 
-impl NotOffered for isize {
-    const VALUE: isize = -(libc::ENOSYS as isize);
+impl Returned for isize {
+    #[inline]
+    fn of_error(number: c_int) -> isize {
+        -(number as isize)
+    }
 }
 
-impl NotOffered for u64 {
-    const VALUE: u64 = 0;
+impl Returned for u64 {
+    fn of_error(_: c_int) -> u64 {
+        0
+    }
 }
 
-impl<T> NotOffered for *const T {
-    const VALUE: *const T = std::ptr::null();
+impl<T> Returned for *const T {
+    fn of_error(_: c_int) -> *const T {
+        std::ptr::null()
+    }
 }
 
 /// Declares tables of functions: each begins with its size, and has a constant `NONE` in which no
@@ -415,7 +421,7 @@ macro_rules! tables {
                 size: size_of::<$table>(),
                 $( $name: {
                     unsafe extern "C" fn none($(_: $arg),*) -> $ret {
-                        <$ret as NotOffered>::VALUE
+                        <$ret>::of_error(libc::ENOSYS)
                     }
                     none
                 }, )*

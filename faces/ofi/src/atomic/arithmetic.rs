@@ -227,22 +227,21 @@ pub fn execute(
     compare: &[u8],
 ) {
     let compare = operator.compares().then_some(compare);
-    let op = operator;
-    match datatype {
-        Datatype::Int8 => run::<i8>(of_bits(op), target, operand, compare),
-        Datatype::Uint8 => run::<u8>(of_bits(op), target, operand, compare),
-        Datatype::Int16 => run::<i16>(of_bits(op), target, operand, compare),
-        Datatype::Uint16 => run::<u16>(of_bits(op), target, operand, compare),
-        Datatype::Int32 => run::<i32>(of_bits(op), target, operand, compare),
-        Datatype::Uint32 => run::<u32>(of_bits(op), target, operand, compare),
-        Datatype::Int64 => run::<i64>(of_bits(op), target, operand, compare),
-        Datatype::Uint64 => run::<u64>(of_bits(op), target, operand, compare),
-        Datatype::Int128 => run::<i128>(of_bits(op), target, operand, compare),
-        Datatype::Uint128 => run::<u128>(of_bits(op), target, operand, compare),
-        Datatype::Float => run::<f32>(of_ordered(op), target, operand, compare),
-        Datatype::Double => run::<f64>(of_ordered(op), target, operand, compare),
-        Datatype::FloatComplex => run::<Complex<f32>>(of_any(op), target, operand, compare),
-        Datatype::DoubleComplex => run::<Complex<f64>>(of_any(op), target, operand, compare),
+    macro_rules! run {
+        ($($name:ident $number:ty: $kernels:ident,)*) => {
+            match datatype {
+                $(Datatype::$name => {
+                    run::<$number>($kernels(operator), target, operand, compare);
+                })*
+            }
+        };
+    }
+    run! {
+        Int8 i8: of_bits, Uint8 u8: of_bits, Int16 i16: of_bits, Uint16 u16: of_bits,
+        Int32 i32: of_bits, Uint32 u32: of_bits, Int64 i64: of_bits, Uint64 u64: of_bits,
+        Int128 i128: of_bits, Uint128 u128: of_bits,
+        Float f32: of_ordered, Double f64: of_ordered,
+        FloatComplex Complex<f32>: of_any, DoubleComplex Complex<f64>: of_any,
     }
 }
 

@@ -190,12 +190,7 @@ impl<M: Member> Queue<M> {
             texts.pop_front();
         }
         texts.push_back((number, f.text));
-        out.op_context = f.fields.op_context;
-        out.flags = f.fields.flags;
-        out.len = f.fields.len;
-        out.buf = f.fields.buf;
-        out.data = f.fields.data;
-        out.tag = f.fields.tag;
+        out.entry = f.fields;
         out.olen = f.olen;
         out.err = f.error;
         out.prov_errno = number;

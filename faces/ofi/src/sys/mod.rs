@@ -56,8 +56,8 @@ mod provider;
 mod queues;
 mod rma;
 
-use crate::abi::{err, Fid};
-use crate::call::{call, Returned};
+use crate::abi::{err, Fid, Returned};
+use crate::call::call;
 use crate::lock::Lock;
 use crate::memory::Borrowed;
 use crate::objects::Object;

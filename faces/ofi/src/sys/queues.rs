@@ -129,29 +129,17 @@ unsafe extern "C" fn cq_strerror(
     }
 }
 
-unsafe extern "C" fn cntr_read(cntr: *mut FidCntr) -> u64 {
-    let mut value = 0;
-    // SAFETY: a counter of the caller's.
-    call(|| unsafe {
-        value = object::<Rc<Counter>>(cntr.cast())?.value();
-        Ok(0)
-    });
-    value
-}
-
-unsafe extern "C" fn cntr_readerr(cntr: *mut FidCntr) -> u64 {
-    let mut errors = 0;
-    // SAFETY: a counter of the caller's.
-    call(|| unsafe {
-        errors = object::<Rc<Counter>>(cntr.cast())?.errors();
-        Ok(0)
-    });
-    errors
-}
-
 entries! { outside Rc<Counter>:
     fn cntr_control(cntr: Fid, command: c_int, arg: Ptr) -> c_int {
         store(arg, cntr.reports.control(command))
+    }
+
+    fn cntr_read(cntr: FidCntr) -> u64 {
+        Ok(cntr.value())
+    }
+
+    fn cntr_readerr(cntr: FidCntr) -> u64 {
+        Ok(cntr.errors())
     }
 
     fn cntr_add(cntr: FidCntr, value: u64) -> c_int {

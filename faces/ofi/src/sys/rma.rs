@@ -50,39 +50,35 @@ fn copied(to: u64, data: Option<u64>) -> RemoteOp {
     RemoteOp { to, read: false, data, context: null_mut(), flags: None }
 }
 
+/// Defines the functions that reads and writes have in common.
+macro_rules! both {
+    ($($one:ident, $vector:ident, $message:ident: $buf:ty, $read:literal;)*) => {
+        entries! { inside Rc<Worker>: $(
+            fn $one(ep: FidEp, buf: $buf, len: usize, _desc: Ptr, to: u64, addr: u64, key: u64,
+                    context: Ptr) -> isize {
+                let local = Pieces::One(Borrowed::new(buf, len));
+                one(ep, local, (addr, key), usual(ep, to, $read, context))
+            }
+
+            fn $vector(ep: FidEp, iov: Iov, _desc: Descs, count: usize, to: u64, addr: u64,
+                    key: u64, context: Ptr) -> isize {
+                let local = Pieces::of(list(iov.cast(), count)?);
+                one(ep, local, (addr, key), usual(ep, to, $read, context))
+            }
+
+            fn $message(ep: FidEp, msg: *const MsgRma, flags: u64) -> isize {
+                described(ep, msg, $read, flags)
+            }
+        )* }
+    };
+}
+
+both! {
+    read, readv, readmsg: Ptr, true;
+    write, writev, writemsg: Const, false;
+}
+
 entries! { inside Rc<Worker>:
-    fn read(ep: FidEp, buf: Ptr, len: usize, _desc: Ptr, to: u64, addr: u64, key: u64,
-            context: Ptr) -> isize {
-        let local = Pieces::One(Borrowed::new(buf, len));
-        one(ep, local, (addr, key), usual(ep, to, true, context))
-    }
-
-    fn readv(ep: FidEp, iov: Iov, _desc: Descs, count: usize, to: u64, addr: u64, key: u64,
-            context: Ptr) -> isize {
-        let local = Pieces::of(list(iov.cast(), count)?);
-        one(ep, local, (addr, key), usual(ep, to, true, context))
-    }
-
-    fn readmsg(ep: FidEp, msg: *const MsgRma, flags: u64) -> isize {
-        described(ep, msg, true, flags)
-    }
-
-    fn write(ep: FidEp, buf: Const, len: usize, _desc: Ptr, to: u64, addr: u64, key: u64,
-            context: Ptr) -> isize {
-        let local = Pieces::One(Borrowed::new(buf, len));
-        one(ep, local, (addr, key), usual(ep, to, false, context))
-    }
-
-    fn writev(ep: FidEp, iov: Iov, _desc: Descs, count: usize, to: u64, addr: u64, key: u64,
-            context: Ptr) -> isize {
-        let local = Pieces::of(list(iov.cast(), count)?);
-        one(ep, local, (addr, key), usual(ep, to, false, context))
-    }
-
-    fn writemsg(ep: FidEp, msg: *const MsgRma, flags: u64) -> isize {
-        described(ep, msg, false, flags)
-    }
-
     fn inject(ep: FidEp, buf: Const, len: usize, to: u64, addr: u64, key: u64) -> isize {
         one(ep, Pieces::One(Borrowed::new(buf, len)), (addr, key), copied(to, None))
     }

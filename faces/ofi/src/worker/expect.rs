@@ -1,8 +1,7 @@
 //! The one receive that a caller polls for, as most callers do: posted only when necessary.
 
 use super::state::{Expecting, State};
-use super::sys::{any, Post};
-use super::{RecvOp, Worker};
+use super::{sys, RecvOp, Worker};
 use crate::memory::Pieces;
 use weft::endpoint::Expected;
 use weft_core::engine::types::{RecvArgs, Refused};
@@ -30,7 +29,7 @@ impl Worker {
             return false;
         }
         let spec = RecvSpec { source, tag: op.tags.tag, ignore: op.tags.ignore };
-        let expected = self.endpoint.posted().expect_into(memory, spec);
+        let expected = sys::expect(&self.endpoint, memory, spec);
         if expected {
             let context = op.context;
             state.receives.expecting = Some(Expecting { spec, memory, context, report, polls: 0 });
@@ -113,8 +112,8 @@ impl Worker {
         let Some(expecting) = state.receives.expecting.take() else { return false };
         let Some(at) = state.records.keep(expecting.rec()) else { return false };
         let RecvSpec { source, tag, ignore } = expecting.spec;
-        let args = RecvArgs { source, tag, ignore, ..any(at) };
-        match self.endpoint.posted().recv_into(expecting.memory, args) {
+        let args = RecvArgs { source, tag, ignore, ..sys::any(at) };
+        match sys::recv(&self.endpoint, expecting.memory, args) {
             Ok(id) => state.started(at, id),
             Err(Refused::Busy) => {
                 state.records.take(at);

@@ -6,8 +6,7 @@
 use super::complete::failure_of;
 use super::report::{fields, Direction};
 use super::state::{Multi, Rec, State, Waiting, What};
-use super::sys::{any, Post};
-use super::Worker;
+use super::{sys, Worker};
 use crate::abi::{cap, err, ADDR_NONE};
 use crate::memory::Borrowed;
 use crate::queue::{Entry, Failure};
@@ -121,8 +120,8 @@ impl Worker {
     }
 
     fn post_waiting(&self, state: &mut State, rec: u32, memory: Borrowed, source: Option<PeerId>) {
-        let args = RecvArgs { source, ignore: u64::MAX, untagged: true, ..any(rec) };
-        match self.endpoint.posted().recv_into(memory, args) {
+        let args = RecvArgs { source, ignore: u64::MAX, untagged: true, ..sys::any(rec) };
+        match sys::recv(&self.endpoint, memory, args) {
             Ok(id) => state.started(rec, id),
             Err(refused) => {
                 let _reported = self.refused(state, rec, refused);

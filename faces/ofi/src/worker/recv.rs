@@ -2,8 +2,7 @@
 
 use super::report::{fields, Direction};
 use super::state::{Rec, State, What};
-use super::sys::Post;
-use super::{RecvOp, Worker};
+use super::{sys, RecvOp, Worker};
 use crate::abi::{cap, err, ADDR_NONE};
 use crate::call::Answer;
 use crate::idle::{clock, looking};
@@ -57,7 +56,7 @@ impl Worker {
             context: u64::from(at),
             untagged: op.tags.untagged,
         };
-        match self.endpoint.posted().recv_into(memory, args) {
+        match sys::recv(&self.endpoint, memory, args) {
             Ok(id) => state.started(at, id),
             Err(refused) => return self.refused(state, at, refused),
         }
@@ -102,7 +101,7 @@ impl Worker {
         claimed: Claimed,
         memory: Borrowed,
     ) -> Result<(), c_int> {
-        match self.endpoint.posted().claimed_into(memory, claimed, at) {
+        match sys::recv_claimed(&self.endpoint, memory, claimed, at) {
             Ok(id) => state.started(at, id),
             Err(refused) => {
                 self.refused(state, at, refused)?;

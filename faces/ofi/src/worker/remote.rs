@@ -4,9 +4,8 @@ use super::complete::{error_of, number_of};
 use super::report::{fields, Direction, Report};
 use super::requests::QUEUED_MAX;
 use super::state::State;
-use super::sys::Post;
 use super::transfers::{notice_with, segments, Segment, Transfer, NOTICE, OF_TRANSFER};
-use super::{RemoteOp, Worker};
+use super::{sys, RemoteOp, Worker};
 use crate::abi::{cap, err, RmaIov, ADDR_NONE};
 use crate::call::Answer;
 use crate::memory::{Bounce, Pieces};
@@ -90,7 +89,7 @@ impl Worker {
             context: OF_TRANSFER | u64::from(at),
             ..SendArgs::new(peer, NOTICE.into(), 0)
         };
-        if let Err(refused) = self.endpoint.posted().send_from(notice.memory(), args) {
+        if let Err(refused) = sys::send(&self.endpoint, notice.memory(), args) {
             if let Some(transfer) = state.remote.ended(at, 1, Some(op_error(refused))) {
                 self.tell(state, transfer.report, transfer.error);
             }
@@ -106,8 +105,8 @@ impl Worker {
         read: bool,
     ) -> Option<(u32, Refused)> {
         for (i, &(memory, key, offset)) in segments.iter().enumerate() {
-            let posted = self.endpoint.posted();
-            if let Err(refused) = posted.move_at(memory, read, peer, (key, offset), at.into()) {
+            let place = (peer, (key, offset));
+            if let Err(refused) = sys::transfer(&self.endpoint, memory, read, place, at) {
                 return Some(((segments.len() - i) as u32, refused));
             }
         }

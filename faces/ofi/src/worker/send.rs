@@ -3,8 +3,7 @@
 use super::complete::error_of;
 use super::report::Direction;
 use super::state::Rec;
-use super::sys::Post;
-use super::{SendOp, Worker};
+use super::{sys, SendOp, Worker};
 use crate::abi::{cap, err};
 use crate::call::Answer;
 use crate::members::Member;
@@ -97,7 +96,7 @@ impl Worker {
             active: false,
             untagged: op.tags.untagged,
         };
-        match self.endpoint.posted().send_from(memory, args) {
+        match sys::send(&self.endpoint, memory, args) {
             Ok(Some(id)) if !inject => state.started(at, id),
             Ok(_) => state.done(at, Direction::Send, len, tag),
             Err(refused) => return self.refused(state, at, refused),

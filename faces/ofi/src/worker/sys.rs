@@ -3,32 +3,10 @@
 
 use crate::memory::Borrowed;
 use crate::region::Region;
-use weft::endpoint::Posted;
 use weft::Endpoint;
 use weft_core::engine::types::{Claimed, RecvArgs, Refused, SendArgs};
 use weft_core::matching::RecvSpec;
 use weft_core::{OpId, PeerId};
-
-/// Operations that are posted on the completion queue of an endpoint.
-pub trait Post {
-    /// Posts a send.
-    fn send_from(self, from: Borrowed, args: SendArgs) -> Result<Option<OpId>, Refused>;
-    /// Posts a receive.
-    fn recv_into(self, to: Borrowed, args: RecvArgs) -> Result<OpId, Refused>;
-    /// Posts the receive of a claimed message.
-    fn claimed_into(self, to: Borrowed, what: Claimed, context: u32) -> Result<OpId, Refused>;
-    /// Expects a message in place of a posted receive.
-    fn expect_into(self, to: Borrowed, spec: RecvSpec) -> bool;
-    /// Posts a put (`read` is false) or a get of remote memory at a key and offset.
-    fn move_at(
-        self,
-        memory: Borrowed,
-        read: bool,
-        peer: PeerId,
-        at: (u64, u64),
-        context: u64,
-    ) -> Result<OpId, Refused>;
-}
 
 /// Returns the arguments of a receive from anybody.
 #[inline]
@@ -44,47 +22,55 @@ pub fn any(context: u32) -> RecvArgs {
     }
 }
 
-impl Post for Posted<'_> {
-    #[inline]
-    fn send_from(self, from: Borrowed, args: SendArgs) -> Result<Option<OpId>, Refused> {
-        let args = SendArgs { len: from.len() as u64, ..args };
-        // SAFETY: the memory was lent.
-        unsafe { self.send(from.start(), args) }
-    }
+/// Posts a send.
+#[inline]
+pub fn send(endpoint: &Endpoint, from: Borrowed, args: SendArgs) -> Result<Option<OpId>, Refused> {
+    let args = SendArgs { len: from.len() as u64, ..args };
+    // SAFETY: the memory was lent.
+    unsafe { endpoint.posted().send(from.start(), args) }
+}
 
-    #[inline]
-    fn recv_into(self, to: Borrowed, args: RecvArgs) -> Result<OpId, Refused> {
-        // SAFETY: the memory was lent.
-        unsafe { self.recv(to.start(), RecvArgs { len: to.len() as u64, ..args }) }
-    }
+/// Posts a receive.
+#[inline]
+pub fn recv(endpoint: &Endpoint, to: Borrowed, args: RecvArgs) -> Result<OpId, Refused> {
+    let args = RecvArgs { len: to.len() as u64, ..args };
+    // SAFETY: the memory was lent.
+    unsafe { endpoint.posted().recv(to.start(), args) }
+}
 
-    fn claimed_into(self, to: Borrowed, what: Claimed, context: u32) -> Result<OpId, Refused> {
-        // SAFETY: the memory was lent.
-        unsafe {
-            self.recv_claimed(what, to.start(), RecvArgs { len: to.len() as u64, ..any(context) })
-        }
-    }
+/// Posts the receive of a claimed message.
+pub fn recv_claimed(
+    endpoint: &Endpoint,
+    to: Borrowed,
+    claimed: Claimed,
+    context: u32,
+) -> Result<OpId, Refused> {
+    let args = RecvArgs { len: to.len() as u64, ..any(context) };
+    // SAFETY: the memory was lent.
+    unsafe { endpoint.posted().recv_claimed(claimed, to.start(), args) }
+}
 
-    #[inline]
-    fn expect_into(self, to: Borrowed, spec: RecvSpec) -> bool {
-        // SAFETY: the memory was lent.
-        unsafe { self.expect(to.start(), to.len(), spec) }
-    }
+/// Expects a message in place of a posted receive.
+#[inline]
+pub fn expect(endpoint: &Endpoint, to: Borrowed, spec: RecvSpec) -> bool {
+    // SAFETY: the memory was lent.
+    unsafe { endpoint.posted().expect(to.start(), to.len(), spec) }
+}
 
-    fn move_at(
-        self,
-        memory: Borrowed,
-        read: bool,
-        peer: PeerId,
-        at: (u64, u64),
-        context: u64,
-    ) -> Result<OpId, Refused> {
-        let (start, len) = (memory.start(), memory.len());
-        // SAFETY: the memory was lent.
-        match read {
-            true => unsafe { self.get(start, len, peer, at, context) },
-            false => unsafe { self.put(start, len, peer, at, context) },
-        }
+/// Posts a get (`read`) or a put of remote memory at a key and offset.
+pub fn transfer(
+    endpoint: &Endpoint,
+    memory: Borrowed,
+    read: bool,
+    (peer, at): (PeerId, (u64, u64)),
+    context: u32,
+) -> Result<OpId, Refused> {
+    let (start, len, context) = (memory.start(), memory.len(), context.into());
+    let posted = endpoint.posted();
+    // SAFETY: the memory was lent.
+    match read {
+        true => unsafe { posted.get(start, len, peer, at, context) },
+        false => unsafe { posted.put(start, len, peer, at, context) },
     }
 }
 

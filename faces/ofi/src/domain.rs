@@ -123,3 +123,43 @@ impl<M: Member> Domain<M> {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::abi::{mr, version};
+    use crate::members::Counted;
+
+    fn domain(mr_mode: c_int) -> (Domain<Counted>, Rc<Counted>) {
+        let domain = Domain::new(version(1, 17), THREAD_DOMAIN, [0; 2], mr_mode);
+        let member = Rc::new(Counted::default());
+        domain.join(&member);
+        (domain, member)
+    }
+
+    #[test]
+    fn register__peers_may_use_it_under_its_key_until_it_is_unregistered() {
+        let (domain, member) = domain(0);
+        let write = cap::REMOTE_WRITE;
+        let region = domain.register(Borrowed::NONE, write, 5).unwrap();
+        assert_eq!((region.key, &*member.exposed.borrow()), (5, &vec![5]));
+        assert_eq!(domain.register(Borrowed::NONE, write, 5).err(), Some(err::ENOKEY));
+        let none = domain.register(Borrowed::NONE, write, KEY_NONE);
+        assert_eq!(none.err(), Some(err::EKEYREJECTED));
+        let later = Rc::new(Counted::default());
+        domain.join(&later);
+        assert_eq!(*later.exposed.borrow(), [5], "endpoints that are opened later have it too");
+        domain.unregister(&region);
+        assert!(member.exposed.borrow().is_empty() && domain.region(5).is_none());
+    }
+
+    #[test]
+    fn register__the_provider_chooses_keys_where_the_caller_leaves_them_to_it() {
+        let (domain, member) = domain(mr::PROV_KEY);
+        let key = |access| domain.register(Borrowed::NONE, access, 9).unwrap().key;
+        assert_eq!([key(cap::REMOTE_READ), key(cap::REMOTE_READ)], [1, 2]);
+        assert_eq!(key(cap::SEND), KEY_NONE, "memory for local use has none");
+        assert_eq!(*member.exposed.borrow(), [1, 2]);
+    }
+}

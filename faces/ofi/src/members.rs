@@ -104,3 +104,45 @@ impl<M: Member> Members<M> {
         self.open().iter().for_each(|member| member.finish_wait());
     }
 }
+
+/// An endpoint for tests, which counts what it is asked for.
+#[cfg(test)]
+#[derive(Default)]
+pub struct Counted {
+    pub looks: std::cell::Cell<u32>,
+    /// True if it has work.
+    pub works: std::cell::Cell<bool>,
+    pub exposed: RefCell<Vec<u64>>,
+}
+
+#[cfg(test)]
+impl Member for Counted {
+    fn progress(&self) -> bool {
+        self.looks.set(self.looks.get() + 1);
+        self.works.get()
+    }
+
+    fn progress_for_caller(&self) -> bool {
+        self.works.get()
+    }
+
+    fn post_all(&self) {}
+
+    fn prepare_wait(&self) -> bool {
+        !self.works.get()
+    }
+
+    fn finish_wait(&self) {}
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn expose(&self, region: &Region) {
+        self.exposed.borrow_mut().push(region.key);
+    }
+
+    fn hide(&self, key: u64) {
+        self.exposed.borrow_mut().retain(|one| *one != key);
+    }
+}

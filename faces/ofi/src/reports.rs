@@ -155,3 +155,54 @@ impl<M: Member> Reports<M> {
         self.poller.lend(&self.members)
     }
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::abi::{version, THREAD_DOMAIN};
+    use crate::members::Counted;
+
+    #[allow(clippy::arc_with_non_send_sync)]
+    fn reports() -> (Reports<Counted>, [Rc<Counted>; 2]) {
+        let domain = Arc::new(Domain::new(version(1, 17), THREAD_DOMAIN, [0; 2], 0));
+        let members = [Rc::default(), Rc::default()];
+        members.iter().for_each(|member| domain.join(member));
+        let reports = Reports::new(domain, WAIT_NONE, true).unwrap();
+        reports.join(&members[0]);
+        (reports, members)
+    }
+
+    #[test]
+    fn progress_others__is_their_turn_once_in_many_looks() {
+        let (reports, [own, other]) = reports();
+        for _ in 0..2 * OTHERS_EVERY {
+            assert!(!reports.progress() && !reports.progress_others());
+        }
+        assert_eq!((own.looks.get(), other.looks.get()), (2 * u32::from(OTHERS_EVERY), 2));
+        other.works.set(true);
+        assert!((0..OTHERS_EVERY).any(|_| reports.progress_others()));
+    }
+
+    #[test]
+    fn wait__ends_with_what_is_found_or_with_its_time() {
+        let (reports, [own, other]) = reports();
+        assert_eq!(reports.wait(-1, || Some(3)), Ok(Some(3)));
+        assert_eq!((own.looks.get(), other.looks.get()), (1, 1), "both may have what is awaited");
+        assert_eq!(reports.wait(0, || None::<()>), Ok(None));
+        let mut looks = 0;
+        let third = || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        };
+        assert_eq!(reports.wait(-1, third), Ok(Some(3)));
+    }
+
+    #[test]
+    fn control__names_the_way_to_wait() {
+        let (reports, _) = reports();
+        assert_eq!(reports.control(control::GETWAITOBJ), Ok(WAIT_NONE));
+        assert!(reports.control(control::GETWAIT).is_ok_and(|fd| fd >= 0));
+        assert_eq!(reports.control(control::ENABLE), Err(err::ENOSYS));
+    }
+}

@@ -74,7 +74,7 @@ entries! { inside Rc<Worker>:
     }
 
     fn getopt(ep: Fid, level: c_int, name: c_int, value: Ptr, len: *mut usize) -> c_int {
-        let room = len.as_mut().ok_or(err::EINVAL)?;
+        let room = len.as_mut().filter(|_| !value.is_null()).ok_or(err::EINVAL)?;
         let number = ep.option(level, name)?;
         if *room < size_of::<usize>() {
             return Err(err::ETOOSMALL);
@@ -85,8 +85,9 @@ entries! { inside Rc<Worker>:
     }
 
     fn setopt(ep: Fid, level: c_int, name: c_int, value: Const, len: usize) -> c_int {
+        let len = if value.is_null() { 0 } else { len };
         let word = (len == size_of::<usize>()).then(|| value.cast::<usize>().read_unaligned());
-        let byte = (len >= 1).then(|| value.cast::<u8>().read());
+        let byte = (len > 0).then(|| value.cast::<u8>().read());
         ep.set_option(level, name, word, byte)
     }
 

@@ -162,3 +162,36 @@ pub fn segments(local: &Pieces<'_>, remote: &[RmaIov]) -> Result<Vec<Segment>, c
     }
     Ok(out)
 }
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn remote(pieces: &[(u64, usize)]) -> Vec<RmaIov> {
+        pieces.iter().map(|&(addr, len)| RmaIov { addr, len, key: 7 }).collect()
+    }
+
+    #[test]
+    fn segments__are_contiguous_on_both_sides() {
+        let own = Bounce::new(vec![0; 10], &[]);
+        let local = [own.memory().part(0, 4), Borrowed::NONE, own.memory().part(4, 6)];
+        let remote = remote(&[(100, 3), (200, 0), (300, 7)]);
+        let found = segments(&Pieces::Many(&local), &remote).unwrap();
+        let start = |memory: Borrowed| memory.start().addr() - own.memory().start().addr();
+        let found: Vec<_> = found.iter().map(|s| (start(s.0), s.0.len(), s.2)).collect();
+        assert_eq!(found, [(0, 3, 100), (3, 1, 300), (4, 6, 301)]);
+    }
+
+    #[test]
+    fn segments__of_different_lengths_are_refused_and_of_no_bytes_have_a_key() {
+        let own = Bounce::new(vec![0; 4], &[]);
+        let local = Pieces::One(own.memory());
+        for bad in [&[][..], &[(0, 3)], &[(0, 5)], &[(0, 4), (9, 1)]] {
+            assert_eq!(segments(&local, &remote(bad)).err(), Some(err::EINVAL), "{bad:?}");
+        }
+        assert!(segments(&Pieces::One(Borrowed::NONE), &[]).is_err());
+        let none = segments(&Pieces::One(Borrowed::NONE), &remote(&[(5, 0)])).unwrap();
+        assert_eq!((none.len(), none[0].0.len(), none[0].1, none[0].2), (1, 0, 7, 5));
+    }
+}

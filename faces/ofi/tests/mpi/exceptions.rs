@@ -65,22 +65,9 @@ fn one_rank_has_another_transfer(mpi: Mpi) {
     }
 }
 
-#[test]
-fn exceptions__mpich() {
-    one_rank_has_another_transfer(Mpi::Mpich);
-}
-
-#[test]
-fn exceptions__open_mpi() {
-    one_rank_has_another_transfer(Mpi::Open);
-}
-
-#[test]
-fn exceptions__system() {
-    one_rank_has_another_transfer(Mpi::System);
-}
-
-#[test]
-fn exceptions__intel() {
-    one_rank_has_another_transfer(Mpi::Intel);
+tests! { one_rank_has_another_transfer:
+    exceptions__mpich(Mpi::Mpich);
+    exceptions__open_mpi(Mpi::Open);
+    exceptions__system(Mpi::System);
+    exceptions__intel(Mpi::Intel);
 }

@@ -116,45 +116,16 @@ fn between_hosts(mpi: Mpi, link: &str) {
     }
 }
 
-#[test]
-fn hosts__mpich_over_udp() {
-    between_hosts(Mpi::Mpich, "udp");
-}
-
-#[test]
-fn hosts__mpich_over_packet_sockets() {
+tests! { between_hosts:
+    hosts__mpich_over_udp(Mpi::Mpich, "udp");
     // Packet sockets reach only other hosts.
-    between_hosts(Mpi::Mpich, "shm,packet");
-}
-
-#[test]
-fn hosts__mpich_over_the_links_chosen() {
-    between_hosts(Mpi::Mpich, "auto");
-}
-
-#[test]
-fn hosts__intel_over_udp() {
-    between_hosts(Mpi::Intel, "udp");
-}
-
-#[test]
-fn hosts__open_mpi_over_udp() {
-    between_hosts(Mpi::Open, "udp");
-}
-
-#[test]
-fn hosts__open_mpi_over_the_links_chosen() {
-    between_hosts(Mpi::Open, "auto");
-}
-
-#[test]
-fn hosts__system_over_udp() {
-    between_hosts(Mpi::System, "udp");
-}
-
-#[test]
-fn hosts__system_over_the_links_chosen() {
-    between_hosts(Mpi::System, "auto");
+    hosts__mpich_over_packet_sockets(Mpi::Mpich, "shm,packet");
+    hosts__mpich_over_the_links_chosen(Mpi::Mpich, "auto");
+    hosts__intel_over_udp(Mpi::Intel, "udp");
+    hosts__open_mpi_over_udp(Mpi::Open, "udp");
+    hosts__open_mpi_over_the_links_chosen(Mpi::Open, "auto");
+    hosts__system_over_udp(Mpi::System, "udp");
+    hosts__system_over_the_links_chosen(Mpi::System, "auto");
 }
 
 /// Runs ranks of a user without rights, in a PID and mount namespace of their own.
@@ -204,19 +175,10 @@ fn unprivileged(mpi: Mpi) {
     }
 }
 
-#[test]
-fn namespaces__unprivileged_mpich() {
-    unprivileged(Mpi::Mpich);
-}
-
-#[test]
-fn namespaces__unprivileged_open_mpi() {
-    unprivileged(Mpi::Open);
-}
-
-#[test]
-fn namespaces__unprivileged_intel() {
-    unprivileged(Mpi::Intel);
+tests! { unprivileged:
+    namespaces__unprivileged_mpich(Mpi::Mpich);
+    namespaces__unprivileged_open_mpi(Mpi::Open);
+    namespaces__unprivileged_intel(Mpi::Intel);
 }
 
 /// Returns true if this process is root.

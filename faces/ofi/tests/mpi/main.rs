@@ -7,6 +7,16 @@
 //! of mpi4py, for its tests.
 #![allow(non_snake_case)]
 
+/// Defines tests that call one function, each with arguments of its own.
+macro_rules! tests {
+    ($of:ident: $($name:ident($($argument:expr),*);)*) => {$(
+        #[test]
+        fn $name() {
+            $of($($argument),*);
+        }
+    )*};
+}
+
 mod agents;
 mod exceptions;
 mod faults;
@@ -166,43 +176,21 @@ programs! {
     intel: Mpi::Intel;
 }
 
-#[test]
-fn storm__mpich() {
-    on_ranks(Mpi::Mpich, "storm", &["1"], &["5"]);
-}
-
-#[test]
-fn storm__open_mpi() {
-    on_ranks(Mpi::Open, "storm", &["1"], &["5"]);
-}
-
-#[test]
-fn storm__intel() {
-    on_ranks(Mpi::Intel, "storm", &["1"], &["5"]);
-}
-
-#[test]
-fn storm__system() {
+tests! { on_ranks:
+    storm__mpich(Mpi::Mpich, "storm", &["1"], &["5"]);
+    storm__open_mpi(Mpi::Open, "storm", &["1"], &["5"]);
+    storm__intel(Mpi::Intel, "storm", &["1"], &["5"]);
     // Open MPI 4.1 never acknowledges a synchronous send that is received after a matched probe.
-    on_ranks(Mpi::System, "storm", &["1", "unmatched"], &["5", "unmatched"]);
+    storm__system(Mpi::System, "storm", &["1", "unmatched"], &["5", "unmatched"]);
 }
 
 // Open MPI 4 has no sessions. Open MPI 5.0 and Intel MPI crash when they begin anew, with any
 // provider.
 
-#[test]
-fn sessions__mpich() {
-    on_ranks(Mpi::Mpich, "sessions", &["2"], &["2"]);
-}
-
-#[test]
-fn sessions__open_mpi() {
-    on_ranks(Mpi::Open, "sessions", &["1"], &["1"]);
-}
-
-#[test]
-fn sessions__intel() {
-    on_ranks(Mpi::Intel, "sessions", &["1"], &["1"]);
+tests! { on_ranks:
+    sessions__mpich(Mpi::Mpich, "sessions", &["2"], &["2"]);
+    sessions__open_mpi(Mpi::Open, "sessions", &["1"], &["1"]);
+    sessions__intel(Mpi::Intel, "sessions", &["1"], &["1"]);
 }
 
 /// Uses messages over weft, which a user has to choose inside a host.

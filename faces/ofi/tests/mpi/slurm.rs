@@ -38,12 +38,7 @@ fn by_srun(mpi: Mpi, plugin: &str) {
     }
 }
 
-#[test]
-fn slurm__mpich_by_pmi2() {
-    by_srun(Mpi::Mpich, "pmi2");
-}
-
-#[test]
-fn slurm__system_by_pmix() {
-    by_srun(Mpi::System, "pmix");
+tests! { by_srun:
+    slurm__mpich_by_pmi2(Mpi::Mpich, "pmi2");
+    slurm__system_by_pmix(Mpi::System, "pmix");
 }

@@ -28,26 +28,17 @@ fn spawn(mpi: Mpi, how: &str) {
     }
 }
 
-macro_rules! spawns {
-    ($($name:ident: $mpi:expr, $how:expr;)*) => {$(
-        #[test]
-        fn $name() {
-            spawn($mpi, $how);
-        }
-    )*};
-}
-
-spawns! {
-    spawn__mpich_children_and_ports: Mpi::Mpich, "";
-    spawn__mpich_several_programs: Mpi::Mpich, "multiple";
-    spawn__mpich_by_threads: Mpi::Mpich, "threads";
-    spawn__open_mpi_children_and_ports: Mpi::Open, "";
-    spawn__open_mpi_several_programs: Mpi::Open, "multiple";
-    spawn__open_mpi_by_threads: Mpi::Open, "threads";
-    spawn__system_children_and_ports: Mpi::System, "";
-    spawn__system_several_programs: Mpi::System, "multiple";
-    spawn__system_by_threads: Mpi::System, "threads";
-    spawn__intel_children_and_ports: Mpi::Intel, "";
-    spawn__intel_several_programs: Mpi::Intel, "multiple";
-    spawn__intel_by_threads: Mpi::Intel, "threads";
+tests! { spawn:
+    spawn__mpich_children_and_ports(Mpi::Mpich, "");
+    spawn__mpich_several_programs(Mpi::Mpich, "multiple");
+    spawn__mpich_by_threads(Mpi::Mpich, "threads");
+    spawn__open_mpi_children_and_ports(Mpi::Open, "");
+    spawn__open_mpi_several_programs(Mpi::Open, "multiple");
+    spawn__open_mpi_by_threads(Mpi::Open, "threads");
+    spawn__system_children_and_ports(Mpi::System, "");
+    spawn__system_several_programs(Mpi::System, "multiple");
+    spawn__system_by_threads(Mpi::System, "threads");
+    spawn__intel_children_and_ports(Mpi::Intel, "");
+    spawn__intel_several_programs(Mpi::Intel, "multiple");
+    spawn__intel_by_threads(Mpi::Intel, "threads");
 }

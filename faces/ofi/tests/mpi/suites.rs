@@ -129,25 +129,16 @@ fn suite(mpi: Mpi, ranks: u32) {
     println!("{}: {counts:?} in {} s", progress.name, start.elapsed().as_secs());
 }
 
-macro_rules! mpi4py {
-    ($($name:ident: $mpi:expr, $ranks:expr;)*) => {$(
-        #[test]
-        fn $name() {
-            suite($mpi, $ranks);
-        }
-    )*};
-}
-
-mpi4py! {
-    mpi4py__mpich_on_1: Mpi::Mpich, 1;
-    mpi4py__mpich_on_2: Mpi::Mpich, 2;
-    mpi4py__mpich_on_4: Mpi::Mpich, 4;
-    mpi4py__open_mpi_on_1: Mpi::Open, 1;
-    mpi4py__open_mpi_on_2: Mpi::Open, 2;
-    mpi4py__open_mpi_on_4: Mpi::Open, 4;
-    mpi4py__intel_on_1: Mpi::Intel, 1;
-    mpi4py__intel_on_2: Mpi::Intel, 2;
-    mpi4py__intel_on_4: Mpi::Intel, 4;
+tests! { suite:
+    mpi4py__mpich_on_1(Mpi::Mpich, 1);
+    mpi4py__mpich_on_2(Mpi::Mpich, 2);
+    mpi4py__mpich_on_4(Mpi::Mpich, 4);
+    mpi4py__open_mpi_on_1(Mpi::Open, 1);
+    mpi4py__open_mpi_on_2(Mpi::Open, 2);
+    mpi4py__open_mpi_on_4(Mpi::Open, 4);
+    mpi4py__intel_on_1(Mpi::Intel, 1);
+    mpi4py__intel_on_2(Mpi::Intel, 2);
+    mpi4py__intel_on_4(Mpi::Intel, 4);
 }
 
 /// Runs a program that Debian has built for its Open MPI.

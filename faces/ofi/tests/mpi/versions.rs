@@ -76,32 +76,14 @@ fn keys(mpi: Mpi) {
     assert!(!ended.ok && told, "{}", ended.said);
 }
 
-#[test]
-fn keys__different_mpich() {
-    keys(Mpi::Mpich);
+tests! { keys:
+    keys__different_mpich(Mpi::Mpich);
+    keys__different_open_mpi(Mpi::Open);
 }
 
-#[test]
-fn keys__different_open_mpi() {
-    keys(Mpi::Open);
-}
-
-#[test]
-fn versions__mixed_mpich() {
-    mixed(Mpi::Mpich);
-}
-
-#[test]
-fn versions__mixed_open_mpi() {
-    mixed(Mpi::Open);
-}
-
-#[test]
-fn versions__mixed_system() {
-    mixed(Mpi::System);
-}
-
-#[test]
-fn versions__mixed_intel() {
-    mixed(Mpi::Intel);
+tests! { mixed:
+    versions__mixed_mpich(Mpi::Mpich);
+    versions__mixed_open_mpi(Mpi::Open);
+    versions__mixed_system(Mpi::System);
+    versions__mixed_intel(Mpi::Intel);
 }

@@ -8,7 +8,7 @@
 //!
 //! Modules, each above those behind it:
 //!
-//! - `sys`: the functions that libfabric calls. `objects`: what callers hold, and may close.
+//! - `sys`: the functions that libfabric calls, and the objects that callers hold.
 //! - `worker`: the operations of an endpoint and their completions.
 //! - `queue`, `counter`, `events`, `addresses`: the objects that endpoints are bound to. `reports`:
 //!   the part that queues and counters share, with waits. `domain`: the endpoints and the
@@ -41,7 +41,6 @@ mod members;
 mod memory;
 mod messages;
 pub mod name;
-mod objects;
 pub mod offer;
 mod poller;
 mod queue;

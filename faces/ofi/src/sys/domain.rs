@@ -1,5 +1,6 @@
 //! Fabrics, domains, address vectors and registered memory.
 
+use super::objects::{Fabric, Object, Registered};
 use super::{atomic, close, copy_text, ep, give, object, queues, room};
 use crate::abi::*;
 use crate::addresses::text_of;
@@ -7,7 +8,6 @@ use crate::call::call;
 use crate::events::Events;
 use crate::memory::{list, Borrowed};
 use crate::name::{Name, LEN};
-use crate::objects::{Fabric, Object, Registered};
 use crate::worker::{Addresses, Counter, Domain, Queue};
 use libc::{c_char, c_int};
 use std::rc::Rc;

@@ -1,9 +1,9 @@
 //! Endpoints: opening, binding and options.
 
+use super::objects::Object;
 use super::{atomic, close, give, messages, object, rma, room};
 use crate::abi::*;
 use crate::events::Events;
-use crate::objects::Object;
 use crate::worker::{Addresses, Counter, Defaults, Domain, Queue, Worker};
 use libc::c_int;
 use std::rc::Rc;

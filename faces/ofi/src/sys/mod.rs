@@ -52,6 +52,7 @@ mod domain;
 mod ep;
 mod info;
 mod messages;
+mod objects;
 mod provider;
 mod queues;
 mod rma;
@@ -60,8 +61,8 @@ use crate::abi::{err, Fid, Returned};
 use crate::call::call;
 use crate::lock::Lock;
 use crate::memory::Borrowed;
-use crate::objects::Object;
 use libc::{c_char, c_int, c_void};
+use objects::Object;
 
 /// An object behind the structure that libfabric has for it.
 #[repr(C)]
@@ -191,9 +192,9 @@ unsafe fn room<'a>(out: *mut c_void, len: *mut usize) -> Result<(Borrowed, &'a m
 #[cfg(test)]
 mod tests {
     #![allow(non_snake_case)]
+    use super::objects::Fabric;
     use super::*;
     use crate::abi::{FiOps, FiOpsFabric, FidFabric};
-    use crate::objects::Fabric;
 
     #[test]
     fn give__through_a_pointer_in_a_packed_structure() {

@@ -10,7 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// An object that callers hold, behind the structure that libfabric has for it.
-pub trait Object {
+///
+/// # Safety
+/// No other type has the class, and the structure begins with a `Fid`.
+pub unsafe trait Object {
     /// The class of the objects.
     const CLASS: usize;
     /// The structure of libfabric, which begins with a `Fid`.
@@ -54,7 +57,8 @@ pub struct Registered {
     pub region: Rc<Region>,
 }
 
-impl Object for Fabric {
+// SAFETY: the class is libfabric's for this structure, and this type's alone.
+unsafe impl Object for Fabric {
     const CLASS: usize = class::FABRIC;
     type Head = FidFabric;
 
@@ -63,7 +67,8 @@ impl Object for Fabric {
     }
 }
 
-impl Object for Arc<Domain> {
+// SAFETY: the class is libfabric's for this structure, and this type's alone.
+unsafe impl Object for Arc<Domain> {
     const CLASS: usize = class::DOMAIN;
     type Head = FidDomain;
 
@@ -76,7 +81,8 @@ impl Object for Arc<Domain> {
     }
 }
 
-impl Object for Arc<Events> {
+// SAFETY: the class is libfabric's for this structure, and this type's alone.
+unsafe impl Object for Arc<Events> {
     const CLASS: usize = class::EQ;
     type Head = FidEq;
 
@@ -85,7 +91,8 @@ impl Object for Arc<Events> {
     }
 }
 
-impl Object for Registered {
+// SAFETY: the class is libfabric's for this structure, and this type's alone.
+unsafe impl Object for Registered {
     const CLASS: usize = class::MR;
     type Head = FidMr;
 
@@ -99,7 +106,8 @@ impl Object for Registered {
     }
 }
 
-impl Object for Rc<Worker> {
+// SAFETY: the class is libfabric's for this structure, and this type's alone.
+unsafe impl Object for Rc<Worker> {
     const CLASS: usize = class::EP;
     type Head = FidEp;
 
@@ -117,7 +125,8 @@ impl Object for Rc<Worker> {
 /// Implements the trait for objects that others may use.
 macro_rules! shared {
     ($($type:ident $class:ident $head:ident $($domain:ident).+;)*) => {$(
-        impl Object for Rc<$type> {
+        // SAFETY: the class is libfabric's for this structure, and this type's alone.
+        unsafe impl Object for Rc<$type> {
             const CLASS: usize = class::$class;
             type Head = $head;
 

@@ -10,6 +10,7 @@ use libc::{c_int, c_void};
 use std::cell::RefCell;
 use std::sync::Arc;
 
+/// An address vector.
 pub struct Addresses<M> {
     pub domain: Arc<Domain<M>>,
     pub vector: RefCell<Vector>,

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+/// A counter of completions.
 pub struct Counter<M> {
     pub reports: Reports<M>,
     value: AtomicU64,
@@ -52,6 +53,7 @@ impl<M: Member> Counter<M> {
         Ok(Counter { reports, value: zero(), errors: zero(), told: zero() })
     }
 
+    /// Counts an operation that ended well (`ok`) or in an error.
     #[inline]
     pub fn count(&self, ok: bool) {
         let which = if ok { &self.value } else { &self.errors };

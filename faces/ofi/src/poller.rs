@@ -40,11 +40,13 @@ struct Descriptors {
 }
 
 impl Poller {
+    /// Opens descriptors to sleep on, if they are wanted.
     pub fn new(wanted: bool) -> Result<Poller, c_int> {
         let fds = wanted.then(Descriptors::open).transpose()?;
         Ok(Poller { fds, asleep: Cell::new(0), lent: Cell::new(false) })
     }
 
+    /// Returns the descriptor for a caller that sleeps outside.
     pub fn fd(&self) -> Option<c_int> {
         Some(self.fds.as_ref()?.epoll.as_raw_fd())
     }
@@ -57,6 +59,7 @@ impl Poller {
         }
     }
 
+    /// Wakes callers that sleep.
     pub fn wake(&self) {
         if let Some(fds) = &self.fds {
             let _rung = rustix::io::write(&fds.bell, &1u64.to_ne_bytes());

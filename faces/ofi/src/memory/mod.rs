@@ -17,6 +17,7 @@ pub enum Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
+    /// Returns the buffer of a caller's list.
     #[inline]
     pub fn of(list: &'a [Borrowed]) -> Pieces<'a> {
         match list {
@@ -34,6 +35,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self {

@@ -38,6 +38,7 @@ impl Failure {
     }
 }
 
+/// A completion queue.
 pub struct Queue<M> {
     pub reports: Reports<M>,
     format: c_int,
@@ -68,12 +69,14 @@ impl<M: Member> Queue<M> {
         })
     }
 
+    /// Adds a completion.
     #[inline]
     pub fn add(&self, entry: Entry) {
         self.entries.borrow_mut().push_back(entry);
         self.reports.poller.news();
     }
 
+    /// Adds a completion with an error.
     pub fn fail(&self, failure: Failure) {
         self.failures.borrow_mut().push_back(failure);
         self.reports.poller.news();

@@ -90,6 +90,7 @@ impl Worker {
     }
 }
 
+/// Returns the number of the error of an operation that was not started.
 pub fn error_of(refused: Refused) -> c_int {
     match refused {
         Refused::Busy => err::EAGAIN,
@@ -99,6 +100,7 @@ pub fn error_of(refused: Refused) -> c_int {
     }
 }
 
+/// Returns the number of a peer's failure.
 pub fn failure_of(failure: PeerFailure) -> c_int {
     match failure {
         PeerFailure::Silent { .. } | PeerFailure::Stopped { .. } | PeerFailure::Stuck { .. } => {

@@ -128,14 +128,17 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// Returns the name by which peers find the endpoint.
     pub fn name(&self) -> Name {
         name::encode(&self.endpoint.address())
     }
 
+    /// Binds an address vector.
     pub fn use_vector(&self, vector: &Rc<Addresses>) {
         self.state.borrow_mut().bound.vector = Some(vector.clone());
     }
 
+    /// Binds a completion queue, to the directions in `flags`.
     pub fn use_queue(self: &Rc<Worker>, queue: &Rc<Queue>, flags: u64) -> Result<(), c_int> {
         if flags & (cap::SEND | cap::RECV) == 0 {
             return Err(err::EINVAL);
@@ -152,6 +155,7 @@ impl Worker {
         Ok(())
     }
 
+    /// Binds a counter, to the operations in `flags`.
     pub fn use_counter(self: &Rc<Worker>, counter: &Rc<Counter>, flags: u64) -> Result<(), c_int> {
         let own = [cap::SEND, cap::RECV, cap::WRITE, cap::READ];
         let remote = counter::REMOTE;
@@ -165,6 +169,7 @@ impl Worker {
         Ok(())
     }
 
+    /// Returns an error if something that the endpoint needs is not bound.
     pub fn enable(&self) -> Result<(), c_int> {
         let bound = &self.state.borrow().bound;
         if bound.vector.is_none() {
@@ -179,6 +184,7 @@ impl Worker {
         }
     }
 
+    /// Sets or returns the default flags of the direction in `flags`.
     pub fn default_flags(&self, flags: &mut u64, set: bool) -> Result<(), c_int> {
         let which = match *flags & (cap::SEND | cap::RECV) {
             cap::SEND => &self.tx_flags,
@@ -193,11 +199,13 @@ impl Worker {
         Ok(())
     }
 
+    /// Returns the default flags of sends.
     #[inline]
     pub fn tx_flags(&self) -> u64 {
         self.tx_flags.load(Ordering::Relaxed)
     }
 
+    /// Returns the default flags of receives.
     #[inline]
     pub fn rx_flags(&self) -> u64 {
         self.rx_flags.load(Ordering::Relaxed)

@@ -72,6 +72,7 @@ impl Worker {
         }
     }
 
+    /// Receives or discards a message that a peek claimed.
     fn take_claimed(
         &self,
         state: &mut State,
@@ -110,6 +111,7 @@ impl Worker {
         Ok(())
     }
 
+    /// Reports the message that a receive would take; claims or discards it as the flags say.
     fn peek(&self, op: &RecvOp) -> Answer {
         let (tag, ignore) = (op.tags.tag, op.tags.ignore);
         let look = |state: &mut State| -> Result<Option<(Option<Claimed>, Probed)>, c_int> {

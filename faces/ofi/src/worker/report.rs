@@ -23,6 +23,7 @@ pub struct Report {
     pub len: usize,
 }
 
+/// Returns the fields of a completion.
 #[inline]
 pub fn fields(
     op_context: *mut c_void,

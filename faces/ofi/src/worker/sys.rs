@@ -68,9 +68,11 @@ pub fn transfer(
     let (start, len, context) = (memory.start(), memory.len(), context.into());
     let posted = endpoint.posted();
     // SAFETY: the memory was lent.
-    match read {
-        true => unsafe { posted.get(start, len, peer, at, context) },
-        false => unsafe { posted.put(start, len, peer, at, context) },
+    unsafe {
+        match read {
+            true => posted.get(start, len, peer, at, context),
+            false => posted.put(start, len, peer, at, context),
+        }
     }
 }
 

@@ -7,7 +7,6 @@ macro_rules! messages {
             use crate::abi::*;
             use crate::memory::{list, Borrowed, Pieces};
             use crate::worker::{RecvOp, SendOp, Tags, Worker};
-            use std::ptr::null_mut;
             use std::rc::Rc;
 
             pub static OPS: $table = $table {
@@ -75,16 +74,12 @@ macro_rules! messages {
                 }
 
                 fn inject(ep: FidEp, buf: Const, len: usize, to: u64, $($tag: u64)?) -> isize {
-                    let tags = Tags::of(&[$($tag)?]);
-                    let op = SendOp { to, tags, data: None, context: null_mut(), flags: 0 };
-                    ep.inject(Borrowed::new(buf, len), &op)
+                    ep.inject(Borrowed::new(buf, len), to, Tags::of(&[$($tag)?]), None)
                 }
 
                 fn injectdata(ep: FidEp, buf: Const, len: usize, data: u64, to: u64, $($tag: u64)?)
                         -> isize {
-                    let tags = Tags::of(&[$($tag)?]);
-                    let op = SendOp { to, tags, data: Some(data), context: null_mut(), flags: 0 };
-                    ep.inject(Borrowed::new(buf, len), &op)
+                    ep.inject(Borrowed::new(buf, len), to, Tags::of(&[$($tag)?]), Some(data))
                 }
             }
         }

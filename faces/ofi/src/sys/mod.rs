@@ -59,7 +59,6 @@ mod rma;
 
 use crate::abi::{err, Fid, Returned};
 use crate::call::call;
-use crate::lock::Lock;
 use crate::memory::Borrowed;
 use libc::{c_char, c_int, c_void};
 use objects::Object;
@@ -98,7 +97,10 @@ unsafe fn inside<T: Object, R: Returned>(
     call(|| {
         // SAFETY: promised by the caller.
         let object = unsafe { object::<T>(fid) }?;
-        let _inside = object.lock().map(Lock::enter).transpose()?;
+        let _inside = match object.lock() {
+            Some(lock) => Some(lock.enter()?),
+            None => None,
+        };
         body(object)
     })
 }

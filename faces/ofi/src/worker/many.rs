@@ -138,7 +138,8 @@ impl Worker {
         multi.used += memory.len();
         multi.arriving += 1;
         multi.full = multi.memory.len() - multi.used < least.max(1);
-        let rec = Rec::new(multi.context, cap::RECV | cap::MSG, multi.report, memory);
+        let flags = cap::RECV | cap::MSG;
+        let rec = Rec::new(multi.context, flags, multi.report, memory.start(), None);
         let rec = Rec { multi: Some(at), ..rec };
         if multi.full {
             self.unqueue(state, i);

@@ -67,7 +67,7 @@ impl Worker {
     #[inline]
     fn source_of(&self, state: &mut State, op: &RecvOp) -> Result<Option<PeerId>, c_int> {
         match self.directed && op.source != ADDR_NONE {
-            true => self.peer(state, op.source).map(Some),
+            true => Ok(Some(self.peer(state, op.source)?)),
             false => Ok(None),
         }
     }
@@ -196,6 +196,6 @@ fn received(pieces: &Pieces<'_>, op: &RecvOp, report: bool) -> Result<(Rec, Borr
             (bounce.memory(), Some(bounce))
         }
     };
-    let rec = Rec::new(op.context, cap::RECV | op.tags.flag(), report, memory);
-    Ok((Rec { bounce, ..rec }, memory))
+    let flags = cap::RECV | op.tags.flag();
+    Ok((Rec::new(op.context, flags, report, memory.start(), bounce), memory))
 }

@@ -3,7 +3,7 @@
 use super::complete::error_of;
 use super::report::Direction;
 use super::state::Rec;
-use super::{sys, SendOp, Worker};
+use super::{sys, SendOp, Tags, Worker};
 use crate::abi::{cap, err};
 use crate::call::Answer;
 use crate::members::Member;
@@ -14,14 +14,14 @@ use weft_core::engine::types::{Refused, SendArgs};
 
 impl Worker {
     /// Sends from a copy, without a completion.
-    pub fn inject(&self, from: Borrowed, op: &SendOp) -> Answer {
+    #[inline]
+    pub fn inject(&self, from: Borrowed, to: u64, tags: Tags, data: Option<u64>) -> Answer {
         if from.len() > self.inject_max {
             return Err(err::EMSGSIZE);
         }
         let state = &mut *self.state.borrow_mut();
-        let peer = self.peer(state, op.to)?;
-        let (tag, untagged) = (op.tags.tag, op.tags.untagged);
-        match self.endpoint.posted().inject(peer, tag, from.bytes(), op.data, untagged) {
+        let peer = self.peer(state, to)?;
+        match self.endpoint.posted().inject(peer, tags.tag, from.bytes(), data, tags.untagged) {
             Ok(()) => {
                 state.count(Direction::Send, true);
                 self.meet(state, peer);
@@ -71,16 +71,18 @@ impl Worker {
         let late = op.flags & (cap::DELIVERY_COMPLETE | cap::TRANSMIT_COMPLETE) != 0;
         let small = pieces.len() <= self.inject_max;
         let inject = early && !late && !sync && small;
-        let (memory, bounce) = match pieces {
-            Pieces::One(one) if op.flags & cap::INJECT == 0 || inject => (one, None),
-            pieces => {
-                let bounce = Bounce::new(pieces.gather()?, &[]);
-                (bounce.memory(), Some(bounce))
-            }
+        let bounce = match pieces {
+            Pieces::One(_) if op.flags & cap::INJECT == 0 || inject => None,
+            pieces => Some(Bounce::new(pieces.gather()?, &[])),
+        };
+        let memory = match (&bounce, pieces) {
+            (Some(bounce), _) => bounce.memory(),
+            (None, Pieces::One(one)) => one,
+            (None, Pieces::Many(_)) => return Err(err::EINVAL),
         };
         let report = state.reports(Direction::Send, op.flags);
         let flags = cap::SEND | op.tags.flag();
-        let rec = Rec { bounce, ..Rec::new(op.context, flags, report, memory) };
+        let rec = Rec::new(op.context, flags, report, memory.start(), bounce);
         let at = state.records.keep(rec).ok_or(err::EAGAIN)?;
         let (len, tag) = (memory.len(), op.tags.tag);
         let args = SendArgs {

@@ -92,17 +92,23 @@ pub struct Expecting {
 }
 
 impl Rec {
-    /// Creates the record of an operation with memory.
+    /// Creates the record of an operation with memory at `buf`, or with memory of its own.
     #[inline]
-    pub fn new(context: *mut c_void, flags: u64, report: bool, memory: Borrowed) -> Rec {
-        let buf = memory.start();
-        Rec { op: None, context, flags, report, buf, bounce: None, multi: None, silent: false }
+    pub fn new(
+        context: *mut c_void,
+        flags: u64,
+        report: bool,
+        buf: *mut u8,
+        bounce: Option<Box<Bounce>>,
+    ) -> Rec {
+        Rec { op: None, context, flags, report, buf, bounce, multi: None, silent: false }
     }
 }
 
 impl Expecting {
     pub fn rec(&self) -> Rec {
-        Rec::new(self.context, cap::RECV | cap::TAGGED, self.report, self.memory)
+        let (flags, buf) = (cap::RECV | cap::TAGGED, self.memory.start());
+        Rec::new(self.context, flags, self.report, buf, None)
     }
 }
 

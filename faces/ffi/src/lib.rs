@@ -2,7 +2,7 @@
 //! object, waits, the thread that makes progress while the program does something else, and the way
 //! from an address to an endpoint without an agent.
 //!
-//! An object that a program opens is an endpoint of weft and a client of its port. [`sys::lock`]
+//! An object that a program opens is an endpoint of weft and a client of its port. [`lock`]
 //! has the lock of each, the waits of the program's threads, and the thread that makes progress
 //! while the program does something else. [`rendezvous`] finds the endpoint that waits at an
 //! address, without an agent. [`mx`] reads the variables of MX. [`handle`] and [`table`] name
@@ -14,8 +14,10 @@ pub mod address;
 pub mod endpoint;
 pub mod handle;
 pub mod hosts;
+pub mod lock;
 pub mod mx;
 pub mod rendezvous;
+pub mod service;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod table;

@@ -1,6 +1,7 @@
 //! The code that needs `unsafe`.
 
 pub mod bell;
+pub(crate) mod face;
 pub mod interfaces;
-pub mod lock;
-pub mod service;
+
+pub use crate::{lock, service};

@@ -6,8 +6,8 @@
 //! looks for calls of the program only while there are some; nobody's wait takes time of a
 //! processor.
 
-use super::bell;
-use super::lock::{self, Bells, Face, Inside, Leader, Slot};
+use crate::lock::{self, Bells, Face, Inside, Leader, Slot};
+use crate::sys::bell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -199,7 +199,7 @@ enum Nap {
 }
 
 /// Starts the thread of an object. False if the system has none.
-pub(super) fn start<F: Face>(slot: &'static Slot<F>, generation: u32, bells: Arc<Bells>) -> bool {
+pub(crate) fn start<F: Face>(slot: &'static Slot<F>, generation: u32, bells: Arc<Bells>) -> bool {
     let run = move || serve(slot, generation, &bells);
     let builder = std::thread::Builder::new().name(format!("weft-{}", F::NAME));
     match without_signals(|| builder.spawn(run)) {

@@ -7,81 +7,22 @@
 //! A signal handler may call a function while its thread is inside another one. It would wait for
 //! its own thread, so such a call is refused.
 
-use super::bell::Bell;
-use super::service;
+use crate::service;
+use crate::sys::bell::Bell;
+pub use crate::sys::face::Face;
+use crate::sys::face::{at_exit, Owned};
 use crate::table::{next_generation, GENERATION_BITS};
 use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
-use weft::Endpoint;
 use weft_sys::forks::is_child;
 
 /// Most objects of a face that a process has open.
 pub const SEATS: usize = 64;
 
-/// An object that a program opens: an endpoint, and the state of the face.
-///
-/// # Safety
-/// The object and all that it refers to is used only under the lock of its slot, or handed over
-/// whole. Its endpoint was opened by `job::open_endpoint`, whose links are bound to no thread.
-pub unsafe trait Face: Sized + 'static {
-    /// The face's errors.
-    type Code: Copy;
-    /// A call of the program's code, by the thread that serves the object.
-    type Call;
-    /// The error of a handle of nothing that is open.
-    const CLOSED: Self::Code;
-    /// The error of a call inside another one, and of a system without resources.
-    const REFUSED: Self::Code;
-    /// The error of a wait whose time is over.
-    const TIMEOUT: Self::Code;
-    /// The face's name, for its threads.
-    const NAME: &'static str;
-
-    /// Returns the place of the face's objects.
-    fn place() -> &'static Place<Self>;
-    /// Returns the endpoint.
-    fn endpoint(&self) -> &Endpoint;
-    /// Makes a round of progress of the endpoint. True if anything happened.
-    #[inline]
-    fn progress(&self) -> bool {
-        self.endpoint().progress()
-    }
-
-    /// Called before a thread sleeps on the endpoint: nothing may be left that only calls look for.
-    fn before_sleep(&mut self) {}
-
-    /// Handles what a round of progress brought.
-    fn reap(&mut self);
-    /// Returns the number of changes for which a thread may wait.
-    fn changes(&self) -> u64;
-    /// Ends connections, before the endpoint says farewell.
-    fn end(&mut self);
-
-    /// True if a call of the program's code is due.
-    fn is_call_due(&self) -> bool {
-        false
-    }
-
-    /// True if the program waits by handlers, so that progress is urgent while it calls, too.
-    fn has_handlers(&self) -> bool {
-        false
-    }
-
-    /// Takes the next call of the program's code.
-    fn next_call(&mut self) -> Option<Self::Call> {
-        None
-    }
-
-    /// Makes a call, without the lock.
-    fn run(call: Self::Call) {
-        drop(call);
-    }
-}
-
 /// The thread that makes progress while others wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leader {
+pub(crate) enum Leader {
     /// None: calls of the program do.
     Nobody,
     /// The thread that serves the object, asleep.
@@ -94,7 +35,7 @@ pub(super) enum Leader {
 }
 
 /// Descriptors that wake threads.
-pub(super) struct Bells {
+pub(crate) struct Bells {
     /// Wakes the thread that serves the object.
     pub service: Bell,
     /// Wakes the thread of the program that leads.
@@ -102,8 +43,8 @@ pub(super) struct Bells {
 }
 
 /// An open object and its threads.
-pub(super) struct Seat<F> {
-    pub face: F,
+pub(crate) struct Seat<F> {
+    pub face: Owned<F>,
     generation: u32,
     pub bells: Arc<Bells>,
     pub leader: Leader,
@@ -117,9 +58,6 @@ pub(super) struct Seat<F> {
     /// True while the thread that serves the object sleeps until a leader of the program ends.
     pub stands_by: bool,
 }
-
-// SAFETY: promised by the face: the object is used only under the lock of its slot.
-unsafe impl<F: Face> Send for Seat<F> {}
 
 impl<F: Face> Seat<F> {
     /// Ends the sleep of the thread that serves the object: the caller makes progress.
@@ -161,7 +99,7 @@ impl<F: Face> Seat<F> {
 /// The place of an object.
 pub struct Slot<F> {
     lock: Mutex<Option<Seat<F>>>,
-    pub(super) changed: Condvar,
+    pub(crate) changed: Condvar,
     generation: Mutex<u32>,
 }
 
@@ -202,7 +140,7 @@ thread_local! {
 }
 
 /// Says farewell to the other sides, whose programs learn so that this process has ended.
-extern "C" fn at_exit<F: Face>() {
+extern "C" fn say_farewell<F: Face>() {
     if is_child() {
         return;
     }
@@ -231,10 +169,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Notes forks and the end of the process from now on.
 fn watch_process<F: Face>() {
     weft_sys::forks::watch();
-    // SAFETY: the function is one of a library that stays mapped.
-    F::place().watched.call_once(|| unsafe {
-        libc::atexit(at_exit::<F>);
-    });
+    F::place().watched.call_once(|| at_exit(say_farewell::<F>));
 }
 
 /// The mark of a thread that is inside.
@@ -263,7 +198,7 @@ pub struct Inside<F: Face> {
     /// Always there, but for the time of a sleep.
     guard: Option<MutexGuard<'static, Option<Seat<F>>>>,
     /// True if this is the thread that serves the object.
-    pub(super) is_service: bool,
+    pub(crate) is_service: bool,
     mark: Option<Mark>,
 }
 
@@ -275,7 +210,7 @@ impl<F: Face> Inside<F> {
 
     /// Returns the open object. `None` if it was closed meanwhile.
     #[inline]
-    pub(super) fn find(&mut self) -> Option<&mut Seat<F>> {
+    pub(crate) fn find(&mut self) -> Option<&mut Seat<F>> {
         let generation = self.generation;
         self.guard.as_mut()?.as_mut().filter(|seat| seat.generation == generation)
     }
@@ -286,11 +221,11 @@ impl<F: Face> Inside<F> {
     /// The object was closed meanwhile.
     #[inline]
     pub fn open(&mut self) -> Result<&mut F, F::Code> {
-        self.seat().map(|seat| &mut seat.face)
+        self.seat().map(|seat| &mut *seat.face)
     }
 
     #[inline]
-    pub(super) fn seat(&mut self) -> Result<&mut Seat<F>, F::Code> {
+    pub(crate) fn seat(&mut self) -> Result<&mut Seat<F>, F::Code> {
         self.find().ok_or(F::CLOSED)
     }
 
@@ -305,7 +240,7 @@ impl<F: Face> Inside<F> {
     }
 
     /// Returns the slot.
-    pub(super) fn slot(&self) -> &'static Slot<F> {
+    pub(crate) fn slot(&self) -> &'static Slot<F> {
         self.slot
     }
 
@@ -316,7 +251,7 @@ impl<F: Face> Inside<F> {
     }
 
     /// Gives the lock back for the sleep of this thread, which leads from now on.
-    pub(super) fn unlock_to_sleep(&mut self) {
+    pub(crate) fn unlock_to_sleep(&mut self) {
         self.tell();
         self.find().into_iter().for_each(|seat| seat.leader = Leader::Program { asleep: true });
         self.guard = None;
@@ -345,7 +280,7 @@ impl<F: Face> Inside<F> {
     }
 
     /// Waits for the leader's progress.
-    pub(super) fn follow(&mut self, limit: Duration) -> bool {
+    pub(crate) fn follow(&mut self, limit: Duration) -> bool {
         self.tell();
         if let Some(guard) = self.guard.take() {
             let waited = self.slot.changed.wait_timeout(guard, limit);
@@ -419,7 +354,7 @@ pub fn enter_same<F: Face>(number: u8, generation: u32) -> Result<Inside<F>, F::
 }
 
 /// Enters an object for the thread that serves it. `None` if it was closed.
-pub(super) fn serve<F: Face>(slot: &'static Slot<F>, generation: u32) -> Option<Inside<F>> {
+pub(crate) fn serve<F: Face>(slot: &'static Slot<F>, generation: u32) -> Option<Inside<F>> {
     let mut inside = Inside::new(slot, Mark::set()?);
     (inside.generation, inside.is_service) = (generation, true);
     inside.find().is_some().then_some(inside)
@@ -452,7 +387,7 @@ pub fn open<F: Face, P>(
         let bells = Arc::new(Bells { service: bell()?, leader: bell()? });
         let face = make(parts, number, generation)?;
         *guard = Some(Seat {
-            face,
+            face: Owned::new(face),
             generation,
             bells: Arc::clone(&bells),
             leader: Leader::Nobody,

@@ -1,7 +1,7 @@
 //! The way into every function and out of it: one call of a thread at a time, no panic comes out,
 //! and the text of a fault is kept for `weft_last_error`.
 
-use crate::fault::{Fault, WEFT_PANIC, WEFT_SIGNAL};
+use crate::fault::{Fault, WEFT_OK, WEFT_PANIC, WEFT_SIGNAL};
 use crate::watchdog;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, CString};
@@ -19,6 +19,30 @@ thread_local! {
 /// Returns the number of the program's present call: another one after the program has run.
 pub(crate) fn call() -> u64 {
     CALLS.with(Cell::get) | u64::from(watchdog::is_this_thread()) << 63
+}
+
+/// The answer of a function that has succeeded.
+pub(crate) trait Answer {
+    /// Returns it as the number of `weft.h`.
+    fn number(self) -> c_int;
+}
+
+macro_rules! answers {
+    ($($kind:ty: $number:expr;)*) => {$(
+        impl Answer for $kind {
+            #[inline]
+            fn number(self) -> c_int {
+                $number(self)
+            }
+        }
+    )*};
+}
+
+answers! {
+    (): |()| WEFT_OK;
+    bool: c_int::from;
+    c_int: c_int::from;
+    usize: |number| c_int::try_from(number).unwrap_or(c_int::MAX);
 }
 
 fn count_call() {

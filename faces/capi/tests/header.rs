@@ -4,25 +4,28 @@
 use std::collections::BTreeMap;
 
 const HEADER: &str = include_str!("../include/weft.h");
-const SOURCES: [&str; 14] = [
+/// The functions that programs call.
+const FUNCTIONS: [&str; 5] = [
+    include_str!("../src/functions/sys/collective.rs"),
+    include_str!("../src/functions/sys/job.rs"),
+    include_str!("../src/functions/sys/messages.rs"),
+    include_str!("../src/functions/sys/names.rs"),
+    include_str!("../src/functions/sys/packets.rs"),
+];
+/// The numbers that they take and return.
+const NUMBERS: [&str; 7] = [
     include_str!("../src/fault.rs"),
-    include_str!("../src/job.rs"),
-    include_str!("../src/sys/mod.rs"),
-    include_str!("../src/sys/collective.rs"),
-    include_str!("../src/sys/comm.rs"),
-    include_str!("../src/sys/gather.rs"),
-    include_str!("../src/sys/job.rs"),
-    include_str!("../src/sys/member.rs"),
-    include_str!("../src/sys/message.rs"),
-    include_str!("../src/sys/names.rs"),
-    include_str!("../src/sys/packet.rs"),
-    include_str!("../src/sys/receive.rs"),
-    include_str!("../src/sys/remote.rs"),
-    include_str!("../src/sys/request.rs"),
+    include_str!("../src/job/mod.rs"),
+    include_str!("../src/functions/collective.rs"),
+    include_str!("../src/functions/group.rs"),
+    include_str!("../src/functions/member.rs"),
+    include_str!("../src/functions/names.rs"),
+    include_str!("../src/functions/tree.rs"),
 ];
 
 const CRL: &str = include_str!("../include/crl.h");
-const CRL_SOURCE: &str = include_str!("../src/sys/crl.rs");
+const CRL_FUNCTIONS: &str = include_str!("../src/crl/sys.rs");
+const CRL_GLOBALS: &str = include_str!("../src/crl/mod.rs");
 
 /// Returns the C name of a type of the binary interface.
 fn in_c(kind: &str) -> String {
@@ -45,7 +48,7 @@ fn in_c(kind: &str) -> String {
         "c_uint" => "unsigned",
         "f64" => "double",
         "WeftJob" => "weft_job",
-        "WeftPacket" => "weft_packet",
+        "WeftPacket<'_>" => "weft_packet",
         "WeftBuffer" => "weft_buffer",
         "WeftGroup" => "weft_group",
         "WeftRequest" => "weft_request",
@@ -67,33 +70,24 @@ fn in_c(kind: &str) -> String {
 }
 
 /// Returns the functions of the sources by name: result and parameters, without spaces after stars.
+/// Two names before one list of parameters are an operation that waits, and its start.
 fn of_sources(sources: &[&str]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for source in sources {
-        let functions = source.split("#[no_mangle]").skip(1);
-        for part in functions.filter(|part| !part.trim_start().starts_with("pub static")) {
-            let part = &part[part.find("fn ").unwrap() + 3..part.find('{').unwrap()];
-            let (name, rest) = part.split_once('(').unwrap();
-            let (parameters, result) = rest.rsplit_once(')').unwrap();
-            if name.starts_with('$') {
-                continue;
-            }
-            let types = types(parameters);
-            let types = if types.is_empty() { "void".into() } else { types };
-            let result = in_c(result.trim().trim_start_matches("->").trim());
-            found.insert(name.to_string(), format!("{result} ({types})"));
+    let is_ours = |text: &&str| ["weft_", "crl_", "rgn_"].iter().any(|of| text.starts_with(of));
+    for function in sources.iter().flat_map(|source| source.split("fn ")).filter(is_ours) {
+        let (names, rest) = function.split_once('(').unwrap();
+        let (parameters, rest) = rest.split_once(')').unwrap();
+        let types = types(parameters);
+        if let Some((wait, start)) = names.split_once(" | ") {
+            let comma = if types.is_empty() { "" } else { "," };
+            let of_both = format!("weft_comm*{comma}{types}");
+            found.insert(wait.into(), format!("int ({of_both})"));
+            found.insert(start.into(), format!("int ({of_both},weft_request**)"));
+            continue;
         }
-        for pair in source.split("\nboth! {").skip(1) {
-            let lines = pair.lines().map(str::trim).filter(|line| !line.starts_with("///"));
-            let text = lines.collect::<Vec<_>>().join(" ");
-            let (names, rest) = text.split_once('(').unwrap();
-            let own = types(rest.split_once(')').unwrap().0);
-            let comma = if own.is_empty() { "" } else { "," };
-            let of_both = format!("weft_comm*{comma}{own}");
-            let names: Vec<&str> = names.split(',').map(str::trim).collect();
-            found.insert(names[0].into(), format!("int ({of_both})"));
-            found.insert(names[1].into(), format!("int ({of_both},weft_request**)"));
-        }
+        let types = if types.is_empty() { "void".into() } else { types };
+        let result = rest.split('{').next().unwrap().trim().trim_start_matches("->");
+        found.insert(names.into(), format!("{} ({types})", in_c(result.trim())));
     }
     found
 }
@@ -146,7 +140,7 @@ fn of_header(header: &str) -> BTreeMap<String, String> {
 
 #[test]
 fn header__declares_every_function_with_its_types() {
-    let (header, sources) = (of_header(HEADER), of_sources(&SOURCES));
+    let (header, sources) = (of_header(HEADER), of_sources(&FUNCTIONS));
     assert!(sources.len() > 30, "{sources:?}");
     for (name, kind) in &sources {
         assert_eq!(header.get(name), Some(kind), "{name}");
@@ -157,7 +151,7 @@ fn header__declares_every_function_with_its_types() {
 #[test]
 fn header__of_crl_declares_every_function_with_its_types() {
     let of_library = CRL.split_once("#else /* CRL_NULL").unwrap().0;
-    let (mut header, sources) = (of_header(of_library), of_sources(&[CRL_SOURCE]));
+    let (mut header, sources) = (of_header(of_library), of_sources(&[CRL_FUNCTIONS]));
     for kind in header.values_mut() {
         *kind = kind.replace("rid_t", "uint64_t");
     }
@@ -165,14 +159,14 @@ fn header__of_crl_declares_every_function_with_its_types() {
     assert_eq!(header, sources);
     for global in ["crl_self_addr", "crl_num_nodes"] {
         assert!(CRL.contains(&format!("extern unsigned {global};")), "{global}");
-        assert!(CRL_SOURCE.contains(&format!("pub static {global}: AtomicU32")), "{global}");
+        assert!(CRL_GLOBALS.contains(&format!("pub static {global}: AtomicU32")), "{global}");
     }
 }
 
 #[test]
 fn header__defines_every_number() {
     let mut numbers = BTreeMap::new();
-    for source in SOURCES {
+    for source in NUMBERS {
         for line in source.lines().filter_map(|l| l.strip_prefix("pub const WEFT_")) {
             let (name, value) = line.split_once(": c_int = ").unwrap();
             numbers.insert(format!("WEFT_{name}"), value.trim_end_matches(';').to_string());

@@ -115,6 +115,12 @@ static void to_vanished(size_t len, int is_read_only)
     }
 }
 
+static void in_vanished(void)
+{
+    for (int i = 0; i < 4; i++)
+        to_vanished(i % 2 ? LEN / 2 : 1000, i / 2);
+}
+
 /* Packets that nobody receives do not block others. */
 static void in_boxes(void)
 {
@@ -416,36 +422,30 @@ static void after_the_end(void)
     exit(0);
 }
 
+static const struct {
+    const char *name;
+    void (*run)(void);
+} CASES[] = {
+    {"handlers", in_handlers}, {"vanished", in_vanished}, {"boxes", in_boxes},
+    {"full", in_a_full_box},   {"child", in_a_child},     {"upcalls", in_upcalls},
+    {"finished", after_the_end}, {"huge", with_huge_counts}, {"thread", in_another_thread},
+};
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
+    size_t i = 0;
     CHECK(weft_init(&job));
     me = CHECK(weft_rank(job));
     memset(big, 'b', LEN);
     CHECK(weft_mailbox(job, BOX));
     CHECK(weft_mailbox(job, OTHER));
     CHECK(weft_barrier(job));
-    if (strcmp(what, "handlers") == 0)
-        in_handlers();
-    else if (strcmp(what, "vanished") == 0)
-        for (int i = 0; i < 4; i++)
-            to_vanished(i % 2 ? LEN / 2 : 1000, i / 2);
-    else if (strcmp(what, "boxes") == 0)
-        in_boxes();
-    else if (strcmp(what, "full") == 0)
-        in_a_full_box();
-    else if (strcmp(what, "child") == 0)
-        in_a_child();
-    else if (strcmp(what, "upcalls") == 0)
-        in_upcalls();
-    else if (strcmp(what, "finished") == 0)
-        after_the_end();
-    else if (strcmp(what, "huge") == 0)
-        with_huge_counts();
-    else if (strcmp(what, "thread") == 0)
-        in_another_thread();
-    else
+    while (i < sizeof CASES / sizeof *CASES && strcmp(what, CASES[i].name) != 0)
+        i++;
+    if (i == sizeof CASES / sizeof *CASES)
         return 2;
+    CASES[i].run();
     if (strcmp(what, "full") != 0)
         CHECK(weft_barrier(job));
     CHECK(weft_finish(job));

@@ -1,193 +1,253 @@
-//! The binary interface. Each function checks its pointers as far as possible, lets no panic out
-//! and returns one of the codes below.
+//! Pointers of programs: each is checked as far as possible, once, and becomes a place for results,
+//! values or a text, which safe code uses.
 
-pub mod collective;
-pub mod comm;
-pub mod crl;
-pub mod gather;
-pub mod job;
-mod mapped;
-pub mod member;
-pub mod message;
-pub mod names;
-pub mod packet;
-pub mod receive;
-pub mod remote;
-pub mod request;
 #[cfg(test)]
 mod tests;
 
-use crate::entry::last_text;
-pub(crate) use crate::entry::{call, enter, enter_apart, outside};
-use crate::fault::meaning;
-pub(crate) use crate::fault::Fault;
-pub use crate::fault::{
-    WEFT_ARGUMENT, WEFT_BUSY, WEFT_CANCELLED, WEFT_INIT, WEFT_NO_AGENT, WEFT_OK, WEFT_PANIC,
-    WEFT_PEER, WEFT_REFUSED, WEFT_SIGNAL, WEFT_THREAD, WEFT_TOO_LONG, WEFT_TOO_MANY, WEFT_UPCALL,
-};
-use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void};
+use crate::fault::{Fault, WEFT_TOO_MANY};
+use std::ffi::{c_char, c_void, CStr};
+use std::ptr::NonNull;
+use weft::{memory, OpError, PeerId};
+use weft_packets::{Exported, Packets};
 
-pub(crate) use job::{free, job_of, object_of};
+/// A place of a program for a result.
+pub(crate) struct Out<T>(NonNull<T>);
 
-/// Returns the meaning of a code.
-#[no_mangle]
-pub extern "C" fn weft_strerror(code: c_int) -> *const c_char {
-    meaning(code).as_ptr()
-}
-
-/// Returns details of the last call of this thread that failed, valid until the next one that
-/// fails; for a failed rank its number, host, link, interface and addresses, the reason, and the
-/// next step for the user.
-#[no_mangle]
-pub extern "C" fn weft_last_error() -> *const c_char {
-    last_text()
-}
-
-/// The head of each object that this interface makes: its type, and its job. Anything else,
-/// including a freed object, most likely has other bytes there.
-pub(crate) struct Head {
-    mark: u64,
-    job: *const c_void,
-    /// Number of calls that use the object now: upcalls run inside of calls that wait.
-    uses: Cell<u32>,
-}
-
-impl Head {
-    /// Makes the head of an object of a job; of a job itself `job` is null.
-    pub fn new<T: Object>(job: *const impl Sized) -> Head {
-        Head { mark: T::MARK, job: job.cast(), uses: Cell::new(0) }
+impl<T> Out<T> {
+    /// # Errors
+    /// The pointer is null or misaligned.
+    ///
+    /// # Safety
+    /// The pointer is null, misaligned or names memory that takes a `T` until the call has
+    /// returned, or, where a request stores the result, until that has ended.
+    #[inline]
+    pub unsafe fn new(at: *mut T) -> Result<Out<T>, Fault> {
+        let place = NonNull::new(at).filter(|place| place.is_aligned());
+        let wrong = || Fault::argument("the place for the result is null or misaligned");
+        place.map(Out).ok_or_else(wrong)
     }
 
-    /// Returns true if both are objects of one job.
-    pub fn has_job_of(&self, other: &Head) -> bool {
-        self.job == other.job
+    /// Makes the place of a result that the program need not take: null is none.
+    ///
+    /// # Errors
+    /// The pointer is misaligned.
+    ///
+    /// # Safety
+    /// The caller keeps the rules of [`new`](Self::new).
+    #[inline]
+    pub unsafe fn optional(at: *mut T) -> Result<Option<Out<T>>, Fault> {
+        // SAFETY: promised by the caller.
+        (!at.is_null()).then(|| unsafe { Out::new(at) }).transpose()
     }
 
-    /// Returns the address of the job.
-    pub fn job<J>(&self) -> *const J {
-        self.job.cast()
-    }
-
-    /// True if a call that has not returned uses the object.
-    pub fn is_used(&self) -> bool {
-        self.uses.get() > 0
+    /// Stores a result.
+    #[inline]
+    pub fn store(&self, value: T) {
+        // SAFETY: neither null nor misaligned, and promised to be there where this was made.
+        unsafe { self.0.write(value) };
     }
 }
 
-/// An object that a call uses until this is dropped: no upcall inside of the call frees it.
-pub(crate) struct Used<'a, T: Object>(&'a T);
+impl<T> Out<*mut T> {
+    /// Makes the place of a handle, which is null until one is stored.
+    ///
+    /// # Errors
+    /// The pointer is null or misaligned.
+    ///
+    /// # Safety
+    /// The caller keeps the rules of [`new`](Self::new).
+    #[inline]
+    pub unsafe fn handle(at: *mut *mut T) -> Result<Out<*mut T>, Fault> {
+        // SAFETY: promised by the caller.
+        let place = unsafe { Out::new(at) }?;
+        place.store(std::ptr::null_mut());
+        Ok(place)
+    }
 
-impl<'a, T: Object> Used<'a, T> {
-    pub fn new(object: &'a T) -> Used<'a, T> {
-        let uses = &object.head().uses;
-        uses.set(uses.get() + 1);
-        Used(object)
+    /// Hands an object over to the program.
+    pub fn give(&self, object: Box<T>) {
+        self.store(Box::into_raw(object));
+    }
+}
+
+/// The address of values of a program, which are there only if the call needs them.
+pub(crate) struct Given<T>(*mut T);
+
+impl<T: Copy> Given<T> {
+    /// # Safety
+    /// Where the call, by its own description, uses values there, they can be read or written until
+    /// it has returned, or for as long as it says; nobody else changes them.
+    #[inline]
+    pub unsafe fn new(at: *const T) -> Given<T> {
+        Given(at.cast_mut())
+    }
+
+    /// Returns the address as that of values of another type.
+    pub fn cast<U>(self) -> Given<U> {
+        Given(self.0.cast())
+    }
+
+    /// True if the program has no such values.
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Returns so many values.
+    ///
+    /// # Errors
+    /// `what` is null or misaligned, is longer than any memory, or so long that it is checked, and
+    /// not all of it is mapped.
+    #[inline]
+    pub fn values(self, what: &str, count: usize) -> Result<Borrowed<T>, Fault> {
+        if count == 0 {
+            return Ok(Borrowed { at: NonNull::dangling(), count });
+        }
+        let at = NonNull::new(self.0).filter(|at| at.is_aligned());
+        let at = at.ok_or_else(|| Fault::argument(format!("{what} is null or misaligned")))?;
+        let len = count.checked_mul(size_of::<T>()).filter(|&len| len <= isize::MAX as usize);
+        let len = len.ok_or_else(|| Fault::argument(format!("{what} is beyond all memory")))?;
+        match memory::seems_mapped(self.0.cast(), len) {
+            true => Ok(Borrowed { at, count }),
+            false => Err(not_mapped(self.0.cast(), len)),
+        }
+    }
+}
+
+fn not_mapped(at: *const c_void, len: usize) -> Fault {
+    Fault::argument(format!("of the {len} bytes at {at:p} not all are memory of this process"))
+}
+
+/// Values of a program.
+pub(crate) struct Borrowed<T> {
+    at: NonNull<T>,
+    count: usize,
+}
+
+/// Returns bytes of a program.
+///
+/// # Errors
+/// Returns the errors of [`Given::values`].
+///
+/// # Safety
+/// The caller keeps the rules of [`Given::new`].
+#[inline]
+pub(crate) unsafe fn bytes(data: *const c_void, len: usize) -> Result<Borrowed<u8>, Fault> {
+    // SAFETY: promised by the caller.
+    unsafe { Given::new(data.cast()) }.values("data", len)
+}
+
+impl<T: Copy> Borrowed<T> {
+    /// Returns the number of values.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the address.
+    pub fn as_ptr(&self) -> *mut T {
+        self.at.as_ptr()
+    }
+
+    /// Returns the values.
+    #[inline]
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: aligned, no longer than a slice can be, and promised to be there where this was
+        // made.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
+    }
+
+    /// Returns the values to be written.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: as before; nobody else uses them.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.count) }
+    }
+
+    /// Copies the values.
+    ///
+    /// # Errors
+    /// `WEFT_TOO_MANY`: the machine does not have so much memory.
+    pub fn copied(&self) -> Result<Vec<T>, Fault> {
+        copied(self.as_slice())
     }
 
     /// # Errors
-    /// An outer call uses the object too.
-    pub fn alone(&self) -> Result<(), Fault> {
-        match self.0.head().uses.get() {
-            1 => Ok(()),
-            _ => Err(in_use(T::NAME)),
+    /// Not all of the values are mapped.
+    pub fn check_mapped(&self) -> Result<(), Fault> {
+        let (at, len) = (self.as_ptr().cast_const().cast(), size_of_val(self.as_slice()));
+        if memory::is_mapped(at, len) {
+            Ok(())
+        } else {
+            Err(not_mapped(at, len))
         }
     }
-}
 
-impl<T: Object> std::ops::Deref for Used<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.0
+    /// Stores values from an index on, as many as there is room for.
+    pub fn put(&self, at: usize, values: &[T]) {
+        let count = values.len().min(self.count.saturating_sub(at));
+        // SAFETY: inside the values, which were promised to be there where this was made.
+        unsafe { std::ptr::copy(values.as_ptr(), self.at.as_ptr().wrapping_add(at), count) };
     }
 }
 
-impl<T: Object> Drop for Used<'_, T> {
-    fn drop(&mut self) {
-        let uses = &self.0.head().uses;
-        uses.set(uses.get() - 1);
+impl Borrowed<u8> {
+    /// Sends a packet straight from the bytes, which the program does not change until they are
+    /// returned.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Packets::try_gather_at`].
+    pub fn gather(
+        &self,
+        packets: &Packets,
+        to: PeerId,
+        (handler, argument): (u16, u32),
+    ) -> Result<(), OpError> {
+        // SAFETY: promised by the program: its call says how long the bytes are used.
+        unsafe { packets.try_gather_at(to, handler, argument, self.as_ptr(), self.count) }
+    }
+
+    /// Lets other ranks write the bytes until the export has ended. `None`: no key is left. `call`
+    /// returns the number of the program's call, in which it may unmap them.
+    pub fn export(&self, packets: &Packets, call: fn() -> u64) -> Option<Exported> {
+        // SAFETY: promised by the program: its call says how long the bytes are used.
+        unsafe { packets.export_at((self.as_ptr(), self.count), call) }
     }
 }
 
-/// Returns the fault of an upcall that would end what an outer call waits for.
-pub(crate) fn in_use(name: &str) -> Fault {
-    Fault::argument(format!("{name}: the call in which this upcall runs uses it"))
-}
-
-impl Drop for Head {
-    fn drop(&mut self) {
-        // SAFETY: its own field. Volatile, because the compiler sees no later read and could drop
-        // the write.
-        unsafe { (&raw mut self.mark).write_volatile(0) };
-    }
-}
-
-/// An object that programs have a pointer to.
-pub(crate) trait Object {
-    /// The mark of a living object.
-    const MARK: u64;
-    /// Name in messages to people.
-    const NAME: &'static str;
-    fn head(&self) -> &Head;
-}
-
-/// Makes a type with the field `head` an object: its name, and eight letters as its mark.
-macro_rules! is_object {
-    ($kind:ty, $name:literal, $mark:literal) => {
-        impl $crate::sys::Object for $kind {
-            const MARK: u64 = u64::from_be_bytes(*$mark);
-            const NAME: &'static str = $name;
-
-            fn head(&self) -> &$crate::sys::Head {
-                &self.head
-            }
-        }
-    };
-}
-pub(crate) use is_object;
-
-/// Returns the object behind a pointer.
+/// Returns a text of a program.
+///
+/// # Errors
+/// The pointer is null, or the text is not in UTF-8.
 ///
 /// # Safety
-/// The pointer is null, misaligned or names memory of at least the object's size.
-pub(crate) unsafe fn object<'a, T: Object>(pointer: *const T) -> Result<&'a T, Fault> {
-    if pointer.is_null() || !pointer.is_aligned() {
-        return Err(Fault::argument(format!("{} is null or misaligned", T::NAME)));
+/// `text` is null or a string that lives and stays unchanged for `'a`.
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Fault> {
+    if text.is_null() {
+        return Err(Fault::argument("a name, a value or an address is null"));
     }
-    // SAFETY: not null, aligned, and promised by the caller to be there.
-    let object = unsafe { &*pointer };
-    match object.head().mark == T::MARK {
-        true => Ok(object),
-        false => Err(Fault::argument(format!("{} is not one, or was freed", T::NAME))),
-    }
+    // SAFETY: not null, and promised by the caller to be a string.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map_err(|_| Fault::argument("a name, a value or an address is no word"))
 }
 
-/// Returns the caller's bytes.
+/// Returns a text of a program that need not be there: null is none.
+///
+/// # Errors
+/// The text is not in UTF-8.
 ///
 /// # Safety
-/// `data..data + len` is readable and unchanged for `'a`.
-pub(crate) unsafe fn bytes<'a>(data: *const u8, len: usize) -> Result<&'a [u8], Fault> {
-    match (data.is_null(), len) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Fault::argument("data is null")),
-        _ => {
-            mapped::check_len(data.cast(), len)?;
-            // SAFETY: promised by the caller; a slice is never longer than `isize::MAX`.
-            Ok(unsafe { std::slice::from_raw_parts(data, len) })
-        }
-    }
+/// The caller keeps the rules of [`text`].
+pub(crate) unsafe fn optional_text<'a>(text: *const c_char) -> Result<Option<&'a str>, Fault> {
+    // SAFETY: promised by the caller.
+    (!text.is_null()).then(|| unsafe { self::text(text) }).transpose()
 }
 
-/// Stores a result.
+/// Copies values of a program.
 ///
-/// # Safety
-/// `out` is null, misaligned or points to memory that takes a `T`.
-pub(crate) unsafe fn store<T>(out: *mut T, value: T) -> Result<(), Fault> {
-    if out.is_null() || !out.is_aligned() {
-        return Err(Fault::argument("the place for the result is null or misaligned"));
-    }
-    // SAFETY: not null, aligned, and promised by the caller to be there.
-    unsafe { out.write(value) };
-    Ok(())
+/// # Errors
+/// `WEFT_TOO_MANY`: the machine does not have so much memory.
+pub(crate) fn copied<T: Copy>(values: &[T]) -> Result<Vec<T>, Fault> {
+    memory::copied(values).ok_or_else(|| {
+        let len = size_of_val(values);
+        Fault(WEFT_TOO_MANY, format!("no memory for a copy of {len} bytes is left here"))
+    })
 }

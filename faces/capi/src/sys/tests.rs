@@ -1,77 +1,73 @@
-//! Tests with pointers to no object of this interface.
+//! Tests with the pointers that programs may give.
 #![allow(non_snake_case)]
 
-use super::{collective, comm, job, message, packet, remote, request};
-use super::{enter, outside, Fault};
-use super::{weft_last_error, weft_strerror, WEFT_ARGUMENT, WEFT_OK, WEFT_SIGNAL};
+use super::*;
+use crate::fault::WEFT_ARGUMENT;
 
 #[test]
-fn pointers__null_misaligned_and_foreign_ones_are_refused() {
-    let mut junk = [0u64; 64];
-    let foreign = junk.as_mut_ptr();
-    let misaligned = foreign.cast::<u8>().wrapping_add(1);
-    let null = std::ptr::null_mut::<u8>();
-    for pointer in [null, misaligned, foreign.cast()] {
-        // SAFETY: null, misaligned, or memory larger than any of the objects, as permitted.
-        let codes = unsafe {
-            [
-                job::weft_rank(pointer.cast()),
-                job::weft_poll(pointer.cast()),
-                job::weft_finish(pointer.cast()),
-                packet::weft_packet_release(pointer.cast()),
-                packet::weft_packet_source(pointer.cast()),
-                packet::weft_buffer_free(pointer.cast()),
-                remote::weft_group_free(pointer.cast()),
-                remote::weft_group_packet_max(pointer.cast()),
-                packet::weft_send(pointer.cast(), 0, 0, 0, null.cast(), 0),
-                message::weft_msg_send(pointer.cast(), 0, 0, null.cast(), 0),
-                message::weft_msg_take(pointer.cast(), null.cast(), 0, null.cast()),
-                comm::weft_comm_all(pointer.cast(), null.cast()),
-                comm::weft_comm_free(pointer.cast()),
-                comm::weft_comm_rank(pointer.cast()),
-                collective::weft_comm_barrier(pointer.cast()),
-                collective::weft_comm_ibarrier(pointer.cast(), null.cast()),
-                request::weft_cancel(pointer.cast()),
-                request::weft_set_free(pointer.cast()),
-                request::weft_set_wait(pointer.cast(), 0, null.cast(), null.cast()),
-            ]
-        };
-        assert_eq!(codes, [WEFT_ARGUMENT; 19]);
-        // SAFETY: as above; the length may be null.
-        let data = unsafe { packet::weft_packet_data(pointer.cast(), std::ptr::null_mut()) };
-        assert!(data.is_null());
+fn new__a_place_that_is_null_or_misaligned_is_refused() {
+    let mut places = [7u64; 2];
+    let start = places.as_mut_ptr();
+    let (null, odd) = (std::ptr::null_mut::<u64>(), start.wrapping_byte_add(1));
+    // SAFETY: null, misaligned, or places of this test.
+    unsafe {
+        for wrong in [null, odd] {
+            assert_eq!(Out::new(wrong).err().map(|fault| fault.0), Some(WEFT_ARGUMENT));
+        }
+        assert!(Out::optional(null).is_ok_and(|place| place.is_none()));
+        assert!(Out::optional(odd).is_err());
+        Out::new(start).ok().unwrap().store(9);
     }
-    // SAFETY: the pointer for the result is null, as permitted.
-    assert_eq!(unsafe { job::weft_init(std::ptr::null_mut()) }, WEFT_ARGUMENT);
-    // SAFETY: both are strings that live on.
-    let (why, code) = unsafe {
-        let text = |p| std::ffi::CStr::from_ptr(p).to_str().unwrap();
-        (text(weft_last_error()), text(weft_strerror(WEFT_ARGUMENT)))
-    };
-    assert!(why.contains("null") && code.contains("argument"), "{why:?} {code:?}");
+    assert_eq!(places, [9, 7]);
 }
 
 #[test]
-fn enter__a_signal_handler_inside_a_call_gets_a_code_and_an_upcall_may_call() {
-    let fails = || enter(|| Err(Fault::argument("the text of the last error")));
-    assert_eq!(fails(), WEFT_ARGUMENT);
-    let text = weft_last_error();
-    let codes = std::cell::Cell::new([0; 3]);
-    let code = enter(|| {
-        let handler = || enter(|| panic!("the body of a call inside a call"));
-        let (before, mut within, mut deeper) = (handler(), 0, 0);
-        outside(|| {
-            within = enter(|| {
-                deeper = handler();
-                Ok(WEFT_OK)
-            });
-        });
-        codes.set([before, within, deeper]);
-        assert_eq!(handler(), WEFT_SIGNAL, "after the upcall");
-        Ok(WEFT_OK)
-    });
-    assert_eq!((code, codes.get()), (WEFT_OK, [WEFT_SIGNAL, WEFT_OK, WEFT_SIGNAL]));
-    assert_eq!(weft_last_error(), text, "no text is stored for it");
-    assert_eq!(enter(|| panic!("a fault in weft")), super::WEFT_PANIC);
-    assert_eq!(fails(), WEFT_ARGUMENT, "a panic ends the call too");
+fn handle__is_null_until_one_is_given() {
+    let mut handle = std::ptr::dangling_mut::<u32>();
+    // SAFETY: a place of this test.
+    let place = unsafe { Out::handle(&raw mut handle) }.ok().unwrap();
+    assert!(handle.is_null());
+    place.give(Box::new(5));
+    // SAFETY: just given.
+    assert_eq!(*unsafe { Box::from_raw(handle) }, 5);
+}
+
+#[test]
+fn values__are_checked_only_where_some_are_needed() {
+    let few = [1u32, 2, 3];
+    let (start, null) = (few.as_ptr(), std::ptr::null());
+    let odd = start.wrapping_byte_add(1);
+    // SAFETY: as many as there are, or refused.
+    let of = |at, count| unsafe { Given::new(at) }.values("few", count);
+    assert_eq!(of(start, 3).ok().map(|few| few.as_slice().to_vec()), Some(few.to_vec()));
+    for at in [start, odd, null] {
+        assert_eq!(of(at, 0).ok().map(|none| none.len()), Some(0));
+    }
+    let wrong =
+        [(odd, 1), (null, 1), (start, usize::MAX), (start, usize::MAX / 4), (start, 1 << 40)];
+    for (at, count) in wrong {
+        assert_eq!(of(at, count).err().map(|fault| fault.0), Some(WEFT_ARGUMENT), "{at:p} {count}");
+    }
+}
+
+#[test]
+fn put__stores_as_many_as_there_is_room_for() {
+    let mut few = [0u16; 4];
+    // SAFETY: values of this test.
+    let values = unsafe { Given::new(few.as_mut_ptr()) }.values("few", 3).ok().unwrap();
+    values.put(1, &[1, 2, 3, 4]);
+    values.put(3, &[5]);
+    values.put(usize::MAX, &[6]);
+    assert_eq!(few, [0, 1, 2, 0]);
+}
+
+#[test]
+fn text__null_and_bytes_that_are_no_text_are_refused() {
+    // SAFETY: null or strings.
+    unsafe {
+        assert_eq!(text(c"solver:1".as_ptr()).ok(), Some("solver:1"));
+        assert!(text(std::ptr::null()).is_err() && text(c"\xff".as_ptr()).is_err());
+        assert_eq!(optional_text(std::ptr::null()).ok(), Some(None));
+        assert!(optional_text(c"\xff".as_ptr()).is_err());
+    }
 }

@@ -1,13 +1,17 @@
 //! A rank of a job, as all functions use it.
 
+pub(crate) mod sys;
+
 use crate::fault::{code_of, Fault};
 use crate::fault::{WEFT_BUSY, WEFT_INIT, WEFT_NO_AGENT, WEFT_REFUSED, WEFT_THREAD, WEFT_UPCALL};
-use crate::sys::{is_object, Head};
-use crate::watchdog::{self, Watchdog};
+use crate::object::{is_object, Head};
+use crate::watchdog::{self, Held, Watchdog};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::ffi::{c_int, c_void};
-use std::thread::ThreadId;
+use std::ffi::c_int;
+use std::rc::Weak;
+use std::time::Duration;
+use weft::choices::Receipt;
 use weft::{Endpoint, Group, Job, OpError, PeerId, Refused};
 use weft_packets::{OpenError, Packets};
 
@@ -17,7 +21,6 @@ pub const WEFT_ANY: c_int = -1;
 /// A rank of a job: `struct weft_job`.
 pub struct WeftJob {
     head: Head,
-    thread: ThreadId,
     pub(crate) packets: Packets,
     job: Job,
     ranks: RefCell<HashMap<PeerId, usize>>,
@@ -31,12 +34,18 @@ pub struct WeftJob {
     /// Ids of the communicators that were made of a list of ranks.
     pub(crate) comms: RefCell<HashSet<u16>>,
     /// Requests of collective operations that have not ended.
-    pub(crate) collectives: RefCell<Vec<*const c_void>>,
+    pub(crate) collectives: RefCell<Vec<Weak<dyn Collective>>>,
     /// Time of a vain wait, in milliseconds, after which a warning is due.
     pub(crate) warn_after_ms: u32,
 }
 
 is_object!(WeftJob, "job", b"weft job");
+
+/// The request of a collective operation.
+pub(crate) trait Collective {
+    /// Ends the request if its operation has ended. True if it has.
+    fn check(&self) -> bool;
+}
 
 impl Drop for WeftJob {
     fn drop(&mut self) {
@@ -47,7 +56,7 @@ impl Drop for WeftJob {
 
 impl WeftJob {
     pub(crate) fn check_thread(&self) -> Result<(), Fault> {
-        match std::thread::current().id() == self.thread || watchdog::is_this_thread() {
+        match self.head.is_of_this_thread() || watchdog::is_this_thread() {
             true => Ok(()),
             false => Err(Fault(WEFT_THREAD, "a job belongs to one thread".into())),
         }
@@ -162,6 +171,10 @@ impl WeftJob {
     }
 }
 
+/// Joins the job this process was started in.
+///
+/// # Errors
+/// The settings are wrong, the job cannot be joined, or an agent is chosen and there is none.
 pub(crate) fn join() -> Result<Box<WeftJob>, Fault> {
     // Fails in a second job of this process: the first one's logger stays.
     weft_link::telling::log_to_standard_error();
@@ -178,8 +191,7 @@ pub(crate) fn join() -> Result<Box<WeftJob>, Fault> {
         OpenError::Setting(why) => failed(why),
     })?;
     Ok(Box::new(WeftJob {
-        head: Head::new::<WeftJob>(std::ptr::null::<()>()),
-        thread: std::thread::current().id(),
+        head: Head::apart::<WeftJob>(),
         packets,
         job,
         ranks: RefCell::default(),
@@ -191,6 +203,20 @@ pub(crate) fn join() -> Result<Box<WeftJob>, Fault> {
         collectives: RefCell::default(),
         warn_after_ms,
     }))
+}
+
+/// Starts a watchdog for a job that does not move in memory, if one is chosen: it calls `round`.
+/// The caller keeps the returned gate until its function returns.
+fn watch(job: &WeftJob, round: impl FnMut() + Send + 'static) -> Result<Option<Held>, Fault> {
+    if job.endpoint().choices().receipt != Receipt::Watchdog {
+        return Ok(None);
+    }
+    let config = weft::job::config_from_env().map_err(|e| Fault(WEFT_INIT, e.to_string()))?;
+    let period = Duration::from_micros(config.watchdog_us.max(1).into());
+    let failed = |why| Fault(WEFT_INIT, format!("WEFT_RECEIPT=watchdog: {why}"));
+    let (watchdog, gate) = watchdog::start(round, period).map_err(failed)?;
+    *job.watchdog.borrow_mut() = Some(watchdog);
+    Ok(Some(gate))
 }
 
 /// Returns the code and the text of an operation that was refused.

@@ -1,6 +1,6 @@
 //! The regions of a process for `crl.h`: by the addresses of their copies.
 
-use crate::calls::{self, Function};
+use super::calls::{self, Function};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

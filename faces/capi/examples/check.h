@@ -1,9 +1,10 @@
-/* Ends the program when a call fails. */
+/* Ends the program when a call fails, and reads the clock. */
 #ifndef CHECK_H
 #define CHECK_H
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <weft.h>
 
 static inline int check(int code, const char *what)
@@ -16,5 +17,13 @@ static inline int check(int code, const char *what)
 }
 
 #define CHECK(call) check((call), #call)
+
+/* Returns the time in seconds. */
+static inline double now(void)
+{
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
 
 #endif

@@ -1,18 +1,9 @@
 /* Packets in both directions between ranks 0 and 1 without upcalls; rank 0 prints the one-way
  * time. */
-#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <string.h>
-#include <time.h>
 
 enum { BOX = 1, ROUNDS = 1000 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
-}
 
 int main(void)
 {

@@ -1,8 +1,6 @@
 /* Packets in both directions between ranks 0 and 1; rank 0 prints the one-way time. */
-#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <string.h>
-#include <time.h>
 
 enum { HANDLER = 1, ROUNDS = 1000 };
 
@@ -16,13 +14,6 @@ static void on_packet(weft_job *job, weft_packet *packet, void *context)
     if (weft_rank(job) == 1)
         CHECK(weft_send(job, weft_packet_source(packet), HANDLER, weft_packet_argument(packet),
                         data, len));
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
 int main(void)

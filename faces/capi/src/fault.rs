@@ -4,53 +4,52 @@ use std::ffi::{c_int, CStr};
 use weft::endpoint::ChoiceError;
 use weft::OpError;
 
-/// Success.
-pub const WEFT_OK: c_int = 0;
-/// No room now: try again after `weft_poll` or `weft_wait`.
-pub const WEFT_BUSY: c_int = -1;
-/// A rank failed; `weft_last_error` names it.
-pub const WEFT_PEER: c_int = -2;
-/// The other side refused: key, bounds or rights are wrong, or its memory is not there any more; or
-/// a choice forbids it.
-pub const WEFT_REFUSED: c_int = -3;
-/// An argument is wrong: `weft_last_error` says which one.
-pub const WEFT_ARGUMENT: c_int = -4;
-/// Longer than a packet (see `weft_packet_max`), or than the memory of a receive.
-pub const WEFT_TOO_LONG: c_int = -5;
-/// Too many of them: packets kept, regions or groups; or more memory than the machine has.
-pub const WEFT_TOO_MANY: c_int = -6;
-/// An agent is chosen and there is none.
-pub const WEFT_NO_AGENT: c_int = -7;
-/// The job could not be joined.
-pub const WEFT_INIT: c_int = -8;
-/// A fault in weft itself: a panic was caught at the interface.
-pub const WEFT_PANIC: c_int = -9;
-/// Called from another thread than the one that called `weft_init`, and from no upcall.
-pub const WEFT_THREAD: c_int = -10;
-/// Not to be called from an upcall, as it waits.
-pub const WEFT_UPCALL: c_int = -11;
-/// A receive was cancelled before it matched a message.
-pub const WEFT_CANCELLED: c_int = -12;
-/// Called by a signal handler that interrupted another call.
-pub const WEFT_SIGNAL: c_int = -13;
+/// Defines the codes, each with its text for `weft_strerror`.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
+        $($(#[$doc])* pub const $name: c_int = $code;)*
 
-/// Codes and their texts for `weft_strerror`.
-const CODES: &[(c_int, &CStr)] = &[
-    (WEFT_OK, c"success"),
-    (WEFT_BUSY, c"no room now: try again after weft_poll or weft_wait"),
-    (WEFT_PEER, c"a rank failed"),
-    (WEFT_REFUSED, c"refused"),
-    (WEFT_ARGUMENT, c"an argument is wrong"),
-    (WEFT_TOO_LONG, c"longer than a packet, or than there is room for"),
-    (WEFT_TOO_MANY, c"too many, or too much"),
-    (WEFT_NO_AGENT, c"an agent is chosen, and none serves this process"),
-    (WEFT_INIT, c"the job could not be joined"),
-    (WEFT_PANIC, c"a fault in weft itself"),
-    (WEFT_THREAD, c"called from another thread than weft_init"),
-    (WEFT_UPCALL, c"not to be called from an upcall, as it waits"),
-    (WEFT_CANCELLED, c"the receive was cancelled before it matched a message"),
-    (WEFT_SIGNAL, c"called by a signal handler that interrupted another call of weft"),
-];
+        /// Returns the meaning of a code.
+        pub(crate) fn meaning(code: c_int) -> &'static CStr {
+            match code {
+                $($name => $text,)*
+                _ => c"no such code",
+            }
+        }
+    };
+}
+
+codes! {
+    /// Success.
+    WEFT_OK = 0, c"success";
+    /// No room now: try again after `weft_poll` or `weft_wait`.
+    WEFT_BUSY = -1, c"no room now: try again after weft_poll or weft_wait";
+    /// A rank failed; `weft_last_error` names it.
+    WEFT_PEER = -2, c"a rank failed";
+    /// The other side refused: key, bounds or rights are wrong, or its memory is not there any
+    /// more; or a choice forbids it.
+    WEFT_REFUSED = -3, c"refused";
+    /// An argument is wrong: `weft_last_error` says which one.
+    WEFT_ARGUMENT = -4, c"an argument is wrong";
+    /// Longer than a packet (see `weft_packet_max`), or than the memory of a receive.
+    WEFT_TOO_LONG = -5, c"longer than a packet, or than there is room for";
+    /// Too many of them: packets kept, regions or groups; or more memory than the machine has.
+    WEFT_TOO_MANY = -6, c"too many, or too much";
+    /// An agent is chosen and there is none.
+    WEFT_NO_AGENT = -7, c"an agent is chosen, and none serves this process";
+    /// The job could not be joined.
+    WEFT_INIT = -8, c"the job could not be joined";
+    /// A fault in weft itself: a panic was caught at the interface.
+    WEFT_PANIC = -9, c"a fault in weft itself";
+    /// Called from another thread than the one that called `weft_init`, and from no upcall.
+    WEFT_THREAD = -10, c"called from another thread than weft_init";
+    /// Not to be called from an upcall, as it waits.
+    WEFT_UPCALL = -11, c"not to be called from an upcall, as it waits";
+    /// A receive was cancelled before it matched a message.
+    WEFT_CANCELLED = -12, c"the receive was cancelled before it matched a message";
+    /// Called by a signal handler that interrupted another call.
+    WEFT_SIGNAL = -13, c"called by a signal handler that interrupted another call of weft";
+}
 
 /// The reason why a function failed: its code, and the text for `weft_last_error`.
 pub(crate) struct Fault(pub c_int, pub String);
@@ -69,11 +68,6 @@ impl From<ChoiceError> for Fault {
         };
         Fault(code, error.to_string())
     }
-}
-
-/// Returns the meaning of a code.
-pub(crate) fn meaning(code: c_int) -> &'static CStr {
-    CODES.iter().find(|(of, _)| *of == code).map_or(c"no such code", |(_, text)| text)
 }
 
 /// Returns the code of an error.

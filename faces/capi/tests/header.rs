@@ -166,11 +166,16 @@ fn header__of_crl_declares_every_function_with_its_types() {
 #[test]
 fn header__defines_every_number() {
     let mut numbers = BTreeMap::new();
-    for source in NUMBERS {
-        for line in source.lines().filter_map(|l| l.strip_prefix("pub const WEFT_")) {
-            let (name, value) = line.split_once(": c_int = ").unwrap();
-            numbers.insert(format!("WEFT_{name}"), value.trim_end_matches(';').to_string());
-        }
+    let of_all = NUMBERS.iter().flat_map(|source| source.lines());
+    for line in of_all.filter_map(|line| line.trim().strip_prefix("pub const WEFT_")) {
+        let (name, value) = line.split_once(": c_int = ").unwrap();
+        numbers.insert(format!("WEFT_{name}"), value.trim_end_matches(';').to_string());
+    }
+    let codes = NUMBERS[0].split_once("\ncodes! {").unwrap().1.split_once("\n}").unwrap().0;
+    for line in codes.lines().filter_map(|line| line.trim().strip_prefix("WEFT_")) {
+        let (name, rest) = line.split_once(" = ").unwrap();
+        let (value, _text) = rest.split_once(',').unwrap();
+        numbers.insert(format!("WEFT_{name}"), value.to_string());
     }
     assert!(numbers.len() > 15);
     let mut defined = BTreeMap::new();

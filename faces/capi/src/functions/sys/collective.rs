@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_void};
 
 functions! { enter:
     fn weft_comm_all(job: *mut WeftJob, comm: *mut *mut WeftComm) -> c_int {
-        let (job, comm) = (job_of(job)?, Out::handle(comm)?);
+        let (job, comm) = (job_of(job)?, Out::new(comm)?);
         comm.give(comm::all(job));
         Ok(())
     }
@@ -21,7 +21,7 @@ functions! { enter:
     fn weft_comm_make(
         job: *mut WeftJob, id: u16, ranks: *const c_int, count: usize, comm: *mut *mut WeftComm,
     ) -> c_int {
-        let (job, comm) = (job_of(job)?, Out::handle(comm)?);
+        let (job, comm) = (job_of(job)?, Out::new(comm)?);
         comm::make(job, id, Given::new(ranks), count).map(|made| comm.give(made))
     }
 

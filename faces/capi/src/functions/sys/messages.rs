@@ -125,7 +125,7 @@ functions! { enter:
     }
 
     fn weft_set_make(job: *mut WeftJob, set: *mut *mut WeftSet) -> c_int {
-        let (job, set) = (job_of(job)?, Out::handle(set)?);
+        let (job, set) = (job_of(job)?, Out::new(set)?);
         set.give(set::make(job));
         Ok(())
     }

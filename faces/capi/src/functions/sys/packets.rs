@@ -132,7 +132,7 @@ functions! { enter:
     fn weft_buffer_alloc(
         job: *mut WeftJob, len: usize, buffer: *mut *mut WeftBuffer, data: *mut *mut c_void,
     ) -> c_int {
-        let (job, buffer, data) = (job_of(job)?, Out::handle(buffer)?, Out::new(data)?);
+        let (job, buffer, data) = (job_of(job)?, Out::new(buffer)?, Out::new(data)?);
         packet::buffer_alloc(job, len, &data).map(|made| buffer.give(made))
     }
 
@@ -153,7 +153,7 @@ functions! { enter:
         job: *mut WeftJob, id: u16, ranks: *const c_int, count: usize,
         group: *mut *mut WeftGroup,
     ) -> c_int {
-        let (job, group) = (job_of(job)?, Out::handle(group)?);
+        let (job, group) = (job_of(job)?, Out::new(group)?);
         group::make(job, id, Given::new(ranks), count).map(|made| group.give(made))
     }
 

@@ -325,6 +325,26 @@ static void in_another_thread(void)
     in_two_threads();
 }
 
+/* A place for a result is misaligned: nothing is done. */
+static void with_bad_places(void)
+{
+    void *odd = big + 1;
+    uint64_t key, value;
+    char byte;
+    weft_request *request;
+    CHECK(weft_counter(job, 5, &key));
+    EXPECT(WEFT_ARGUMENT, "place", weft_fetch_add(job, me, key, 1, odd));
+    CHECK(weft_counter_value(job, key, &value));
+    expect((int)value, 5, NULL, "a counter that nobody has added to");
+    CHECK(weft_msg_isend(job, 1 - me, TAG, "x", 1, &request));
+    CHECK(weft_msg_recv(job, 1 - me, TAG, 0, &byte, 1, NULL));
+    EXPECT(WEFT_ARGUMENT, "place", weft_test(&request, odd));
+    EXPECT(WEFT_ARGUMENT, "place", weft_wait_any(&request, 1, NULL, odd));
+    EXPECT(WEFT_ARGUMENT, "misaligned", weft_wait_all(&request, 1, odd));
+    expect(request != NULL, 1, NULL, "a request that nobody has taken");
+    CHECK(weft_wait_all(&request, 1, NULL));
+}
+
 /* Lengths and counts that no machine has: `at` has none of them, or all of them at once. */
 static void one_huge(void *at, size_t n, size_t count, int code)
 {
@@ -429,6 +449,7 @@ static const struct {
     {"handlers", in_handlers}, {"vanished", in_vanished}, {"boxes", in_boxes},
     {"full", in_a_full_box},   {"child", in_a_child},     {"upcalls", in_upcalls},
     {"finished", after_the_end}, {"huge", with_huge_counts}, {"thread", in_another_thread},
+    {"places", with_bad_places},
 };
 
 int main(int argc, char **argv)

@@ -175,6 +175,11 @@ fn finish__a_job_that_has_ended_is_refused_and_so_are_its_objects() {
 }
 
 #[test]
+fn places__that_are_misaligned_are_refused_before_anything_is_done() {
+    misuse("places", &[]);
+}
+
+#[test]
 fn thread__calls_of_another_one_are_refused() {
     misuse("thread", &[]);
 }

@@ -55,6 +55,9 @@ impl Drop for WeftJob {
 }
 
 impl WeftJob {
+    /// # Errors
+    /// The job belongs to another thread than the calling one.
+    #[inline]
     pub(crate) fn check_thread(&self) -> Result<(), Fault> {
         match self.head.is_of_this_thread() || watchdog::is_this_thread() {
             true => Ok(()),

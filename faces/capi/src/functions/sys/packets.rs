@@ -38,9 +38,9 @@ pub unsafe extern "C" fn weft_packet_data(
 ) -> *const c_void {
     // SAFETY: promised by the caller.
     let Ok(packet) = (unsafe { object(packet) }) else { return std::ptr::null() };
-    // SAFETY: promised by the caller; null and misaligned are not stored to.
-    let place = unsafe { Out::new(len) };
-    place.iter().for_each(|len| len.store(packet.len));
+    // SAFETY: promised by the caller; misaligned is not stored to.
+    let place = unsafe { Out::optional(len) };
+    place.iter().flatten().for_each(|len| len.store(packet.len));
     packet.data.cast()
 }
 

@@ -9,6 +9,7 @@
 //! compares it with these functions. [`crl`] is a second interface, `crl.h` of CRL 1.0, over the
 //! regions of `weft-models`.
 #![warn(missing_docs)]
+#![deny(unsafe_code)]
 
 pub mod crl;
 mod entry;
@@ -16,6 +17,7 @@ mod fault;
 pub mod functions;
 mod job;
 mod object;
+#[allow(unsafe_code)]
 mod sys;
 mod watchdog;
 

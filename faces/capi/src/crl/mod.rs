@@ -5,22 +5,15 @@
 
 mod calls;
 mod regions;
+#[allow(unsafe_code)]
 pub mod sys;
 
 use regions::Node;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-/// The number of this node.
-#[allow(non_upper_case_globals)]
-#[no_mangle]
-pub static crl_self_addr: AtomicU32 = AtomicU32::new(0);
-/// The number of nodes.
-#[allow(non_upper_case_globals)]
-#[no_mangle]
-pub static crl_num_nodes: AtomicU32 = AtomicU32::new(0);
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::{crl_num_nodes, crl_self_addr};
 
 /// True once the process has left its job, at its end.
 static LEFT: AtomicBool = AtomicBool::new(false);

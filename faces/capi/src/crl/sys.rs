@@ -6,6 +6,16 @@ use super::{join, length_of, with};
 use crate::sys::bytes;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::AtomicU32;
+
+/// The number of this node.
+#[allow(non_upper_case_globals)]
+#[no_mangle]
+pub static crl_self_addr: AtomicU32 = AtomicU32::new(0);
+/// The number of nodes.
+#[allow(non_upper_case_globals)]
+#[no_mangle]
+pub static crl_num_nodes: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// The node of this thread, from `crl_init` to the end of the process. A pointer, since values

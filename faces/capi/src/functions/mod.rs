@@ -14,6 +14,7 @@ pub mod packet;
 mod progress;
 pub mod request;
 pub mod set;
+#[allow(unsafe_code)]
 pub mod sys;
 pub mod tree;
 mod wait;

@@ -1,5 +1,6 @@
 //! A rank of a job, as all functions use it.
 
+#[allow(unsafe_code)]
 pub(crate) mod sys;
 
 use crate::fault::{code_of, Fault};

@@ -1,5 +1,6 @@
 //! Objects that programs have pointers to.
 
+#[allow(unsafe_code)]
 pub(crate) mod sys;
 
 use crate::fault::{Fault, WEFT_THREAD};

@@ -3,6 +3,7 @@
 //! A request is posted on the endpoint's completion queue with its own address as context, so that
 //! a completion finds it without a search. It lives until a call reports its end.
 
+#[allow(unsafe_code)]
 pub(super) mod sys;
 
 use crate::fault::{Fault, WEFT_CANCELLED, WEFT_OK, WEFT_TOO_LONG};

@@ -236,6 +236,78 @@ pub fn assert_all(said: &str, case: &str) {
     assert_eq!(said.matches("all is as it has to be").count(), 2, "{case}: {said}");
 }
 
+/// Checks that a server and a client have done all that takes two, by their ends.
+///
+/// # Panics
+/// One has not.
+pub fn assert_both(of: &[Output; 2], case: &str) {
+    assert_all(&of.each_ref().map(text).concat(), case);
+}
+
+/// Defines the tests of a face's programs on one host: `hello`, `layout`, `pair` and `alone`.
+/// `$pair` runs the server and the client of the third by a way to compile, a link and settings;
+/// `$alone` runs the last by a way to compile.
+#[macro_export]
+macro_rules! face_suite {
+    ($face:expr, $pair:path, $alone:path) => {
+        #[test]
+        fn hello__two_programs_find_each_other() {
+            $face.assert_hello();
+        }
+
+        #[test]
+        fn header__layouts_are_those_of_the_interface_in_c_and_cpp() {
+            $face.assert_layout();
+        }
+
+        #[test]
+        fn pair__all_that_takes_two_over_shared_memory_and_udp() {
+            $crate::programs::LINKS
+                .into_iter()
+                .for_each(|link| $pair($crate::programs::Way::C, link, &[]));
+        }
+
+        #[test]
+        fn pair__all_that_takes_two_over_a_network_with_faults() {
+            $pair($crate::programs::Way::C, "udp", &[$crate::programs::FAULTS, ("WEFT_MTU", "1K")]);
+        }
+
+        #[test]
+        fn pair__under_the_address_sanitizer() {
+            $crate::programs::LINKS
+                .into_iter()
+                .for_each(|link| $pair($crate::programs::Way::Asan, link, &[]));
+        }
+
+        #[test]
+        fn alone__every_function_refuses_misuse_by_its_codes() {
+            $alone($crate::programs::Way::C);
+        }
+
+        #[test]
+        fn alone__under_the_address_sanitizer() {
+            $alone($crate::programs::Way::Asan);
+        }
+    };
+}
+
+/// Defines the tests of a face's program `pair` on two hosts, which `$pair` runs by a link and
+/// settings.
+#[macro_export]
+macro_rules! face_suite_on_hosts {
+    ($pair:path) => {
+        #[test]
+        fn pair__all_that_takes_two() {
+            ["packet", "udp", "auto"].into_iter().for_each(|link| $pair(link, &[]));
+        }
+
+        #[test]
+        fn pair__over_a_network_with_faults() {
+            $pair("packet", &[$crate::programs::FAULTS]);
+        }
+    };
+}
+
 /// Checks that a server, the first of two programs, has said that it goes on.
 ///
 /// # Panics

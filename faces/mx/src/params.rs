@@ -1,9 +1,60 @@
 //! Parameters of endpoints that programs open.
 
 use crate::code::{self, Answer};
+use crate::errors::Handler;
+use weft_ffi::given::List;
+use weft_ffi::mx as environment;
 
 /// Most bits of a context.
 const CONTEXT_BITS_MAX: u8 = 16;
+
+/// `mx_param_t`: its kind, and a value that is a handler of errors, a number, or bits and shift of
+/// contexts.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Param {
+    key: u32,
+    value: Option<Handler>,
+}
+
+/// The parameters of an endpoint.
+#[derive(Default)]
+pub struct Wanted {
+    /// The bits of match bits that name a context.
+    pub contexts: u64,
+    /// The handler of errors.
+    pub on_error: Option<Handler>,
+}
+
+impl Wanted {
+    /// Reads the parameters of a program, and of the environment.
+    ///
+    /// # Errors
+    /// `MX_BAD_PARAM_LIST`, `MX_BAD_PARAM_NAME`, `MX_BAD_PARAM_VAL`.
+    pub fn of(params: List<'_, Param>) -> Answer<Wanted> {
+        let mut wanted = Wanted::default();
+        if let Some(bits) = environment::contexts() {
+            wanted.contexts = context_mask(bits)?;
+        }
+        if params.count() == 0 {
+            return Ok(wanted);
+        }
+        for param in params.read().ok_or(code::BAD_PARAM_LIST)? {
+            match param.key {
+                0 => wanted.on_error = param.value,
+                // The room for unexpected messages is a setting of weft (`WEFT_UNEXPECTED_MAX`).
+                1 => {}
+                2 => {
+                    let value = param.value.map_or(0, |value| value as usize);
+                    let [bits, shift, ..] = value.to_ne_bytes();
+                    wanted.contexts = context_mask((bits, shift))?;
+                }
+                _ => return Err(code::BAD_PARAM_NAME),
+            }
+        }
+        Ok(wanted)
+    }
+}
 
 /// The bits of a message's match bits that name its context; 0 without contexts.
 ///

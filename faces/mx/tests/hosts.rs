@@ -3,16 +3,11 @@
 
 mod face;
 
-use std::path::Path;
+use face::with_lock;
 use std::process::Output;
-use weft_conformance::programs::{
-    assert_all, assert_goes_on, key, text, Face, Side, Way, FAULTS, TIMES,
-};
+use weft_conformance::programs::{assert_both, assert_goes_on, key, Face, Side, Way, TIMES};
 
 const FACE: Face = Face { name: "mx-hosts", ..face::FACE };
-
-/// Links between hosts.
-const LINKS: [&str; 3] = ["packet", "udp", "auto"];
 
 /// Runs server and client on two hosts. `None` if this machine cannot.
 fn both(
@@ -28,30 +23,17 @@ fn both(
 }
 
 fn pair(link: &str, settings: &[(&str, &str)]) {
-    let lock = Path::new(FACE.scratch).join(format!("mx-hosts-lock-{}", key()));
-    let at = lock.display().to_string();
-    let out = both("pair", [&["server", &at], &["client", &at]], link, settings);
-    let _gone = std::fs::remove_file(&lock);
+    let out = with_lock(|at| both("pair", [&["server", at], &["client", at]], link, settings));
     let Some(out) = out else { return };
-    let said = out.each_ref().map(text).concat();
-    assert_all(&said, link);
+    assert_both(&out, link);
 }
 
-#[test]
-fn pair__all_that_takes_two() {
-    LINKS.into_iter().for_each(|link| pair(link, &[]));
-}
-
-#[test]
-fn pair__over_a_network_with_faults() {
-    pair("packet", &[FAULTS]);
-}
+weft_conformance::face_suite_on_hosts!(pair);
 
 #[test]
 fn many__64_endpoints_of_a_host_each_with_a_number_of_its_own() {
     let Some(out) = both("many", [&["server"], &["client"]], "packet", &[]) else { return };
-    let said = out.each_ref().map(text).concat();
-    assert_all(&said, "many");
+    assert_both(&out, "many");
 }
 
 #[test]

@@ -3,41 +3,19 @@
 
 mod face;
 
-use face::FACE;
+use face::{with_lock, FACE};
 use std::path::Path;
 use std::process::Command;
-use weft_conformance::programs::{assert_all, key, start, text, Way, FAULTS, LINKS};
+use weft_conformance::programs::{assert_all, key, start, text, Way, LINKS};
 use weft_conformance::skip;
 
-#[test]
-fn hello__two_programs_find_each_other() {
-    FACE.assert_hello();
-}
+weft_conformance::face_suite!(FACE, pair, alone);
 
 fn pair(way: Way, link: &str, settings: &[(&str, &str)]) {
-    // A file that opens when the server may go on.
-    let lock = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mx-lock-{}", key()));
-    let at = lock.display().to_string();
-    let words: [&[&str]; 2] = [&["server", &at], &["client", &at]];
-    let said = FACE.both("pair", way, words, link, settings);
-    let _gone = std::fs::remove_file(&lock);
+    let said =
+        with_lock(|at| FACE.both("pair", way, [&["server", at], &["client", at]], link, settings));
     let Some(said) = said else { return };
     assert_all(&said, link);
-}
-
-#[test]
-fn pair__all_that_takes_two_over_shared_memory_and_udp() {
-    LINKS.into_iter().for_each(|link| pair(Way::C, link, &[]));
-}
-
-#[test]
-fn pair__all_that_takes_two_over_a_network_with_faults() {
-    pair(Way::C, "udp", &[FAULTS, ("WEFT_MTU", "1K")]);
-}
-
-#[test]
-fn pair__under_the_address_sanitizer() {
-    LINKS.into_iter().for_each(|link| pair(Way::Asan, link, &[]));
 }
 
 #[test]
@@ -56,16 +34,6 @@ fn alone(way: Way) {
         let Some(said) = FACE.succeeds("alone", way, &[], link, &peers) else { return };
         assert!(!said.contains("messages unacknowledged"), "{link}: {said}");
     }
-}
-
-#[test]
-fn alone__every_function_refuses_misuse_by_its_codes() {
-    alone(Way::C);
-}
-
-#[test]
-fn alone__under_the_address_sanitizer() {
-    alone(Way::Asan);
 }
 
 #[test]
@@ -95,11 +63,6 @@ fn pair__without_shared_memory_as_the_environment_of_mx_asks() {
         let settings = [("WEFT_LINK", "shm"), (name, "1")];
         let _said = FACE.succeeds("alone", Way::C, &["none"], "shm", &settings);
     }
-}
-
-#[test]
-fn header__layouts_are_those_of_the_interface_in_c_and_cpp() {
-    FACE.assert_layout();
 }
 
 /// Words of the headers that are no functions of the library.

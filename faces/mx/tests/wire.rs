@@ -3,12 +3,15 @@
 
 mod face;
 
+use face::with_lock;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 use weft_conformance::hosts::{mac, Host};
-use weft_conformance::programs::{assert_all, key, start, text, Face, Side, Way, FAULTS};
+use weft_conformance::programs::{
+    assert_both, assert_goes_on, key, start, text, Face, Side, Way, FAULTS,
+};
 use weft_link::ether::{EtherType, Interfaces};
 use weft_link::rng::Rng;
 use weft_link::BarePacket;
@@ -40,16 +43,12 @@ fn pair(
     settings: &[(&str, &str)],
     prepare: impl Fn(&Host) + Sync,
 ) {
-    let lock = Path::new(FACE.scratch).join(format!("mxoe-lock-{}", key()));
-    let at = lock.display().to_string();
-    let words: [&[&str]; 2] = [&["server", &at], &["client", &at]];
     let mut all = vec![("WEFT_MXOE", dialect), ("TEST_SERVER", server)];
     all.extend(settings);
-    let out = both(("pair", way), words, &all, prepare);
-    let _gone = std::fs::remove_file(&lock);
+    let out =
+        with_lock(|at| both(("pair", way), [&["server", at], &["client", at]], &all, prepare));
     let Some(out) = out else { return };
-    let said = out.each_ref().map(text).concat();
-    assert_all(&said, &format!("{dialect} {server}"));
+    assert_both(&out, &format!("{dialect} {server}"));
 }
 
 /// Returns a file of hosts with the server's address of Ethernet.
@@ -90,11 +89,8 @@ fn death__the_other_side_learns_of_it_by_a_status() {
         [("WEFT_MXOE", "cable0"), ("TEST_SERVER", BY_ADDRESS), ("WEFT_PEER_TIMEOUT_MS", "600")];
     for way in ["kill", "exit", "stop"] {
         let words: [&[&str]; 2] = [&["server", way], &["client", way]];
-        let Some([server, client]) = both(("death", Way::C), words, &settings, nothing) else {
-            return;
-        };
-        let said = text(&server);
-        assert!(said.contains("the server goes on"), "{way}: {said}{}", text(&client));
+        let Some(ends) = both(("death", Way::C), words, &settings, nothing) else { return };
+        assert_goes_on(&ends, way);
     }
 }
 
@@ -103,8 +99,7 @@ fn many__64_endpoints_of_a_host_each_with_a_number_of_its_own() {
     let words: [&[&str]; 2] = [&["server"], &["client"]];
     let settings = [("WEFT_MXOE", "cable0"), ("TEST_SERVER", BY_ADDRESS)];
     let Some(out) = both(("many", Way::C), words, &settings, nothing) else { return };
-    let said = out.each_ref().map(text).concat();
-    assert_all(&said, "two programs");
+    assert_both(&out, "two programs");
 }
 
 #[test]
@@ -114,8 +109,7 @@ fn lent__memory_comes_back_before_the_message_has_left_and_with_a_killed_peer() 
     for mxoe in ["cable0", "cable0,receive=core"] {
         let settings = [("WEFT_MXOE", mxoe), ("TEST_SERVER", BY_ADDRESS), silence];
         let Some(out) = both(("lent", Way::Asan), words, &settings, nothing) else { return };
-        let said = out.each_ref().map(text).concat();
-        assert_all(&said, mxoe);
+        assert_both(&out, mxoe);
     }
 }
 

@@ -5,16 +5,21 @@
 //! one message of the port, an RDMA write is a put, an RDMA read a get. `docs/guide/via.md` is the
 //! guide, `docs/adr/0036-virtual-interfaces.md` the record of the decisions.
 //!
-//! All `unsafe` code lies in [`sys`]. The rest is a state machine of safe code: [`state`] with
-//! queues, connections and transfers; [`wire`] the messages between two interfaces. The lock, the
-//! waits and the way from a network address to an endpoint are those of `weft-ffi`.
+//! [`state`] is a state machine in safe code, with queues, connections and transfers; [`wire`] has
+//! the messages between two interfaces. [`sys`] has the functions that C calls; each gives its
+//! arguments to a safe one. Reads and writes of a program's memory are those of [`region`]. The
+//! lock, the waits and the way from a network address to an endpoint are those of `weft-ffi`.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+mod calls;
 pub mod code;
 pub mod descriptor;
 pub mod handle;
 pub mod names;
+mod open;
+pub mod raw;
+pub mod region;
 pub mod state;
 #[allow(unsafe_code)]
 pub mod sys;

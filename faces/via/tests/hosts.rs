@@ -4,14 +4,9 @@
 mod face;
 
 use std::process::Output;
-use weft_conformance::programs::{
-    assert_all, assert_goes_on, key, text, Face, Side, Way, FAULTS, TIMES,
-};
+use weft_conformance::programs::{assert_both, assert_goes_on, key, Face, Side, Way, TIMES};
 
 const FACE: Face = Face { name: "via-hosts", ..face::FACE };
-
-/// Links between hosts.
-const LINKS: [&str; 3] = ["packet", "udp", "auto"];
 
 /// Runs server and client on two hosts. `None` if this machine cannot.
 fn both(
@@ -30,19 +25,10 @@ fn both(
 
 fn pair(link: &str, settings: &[(&str, &str)]) {
     let Some(out) = both("pair", [&["server"], &["client"]], link, settings) else { return };
-    let said = out.each_ref().map(text).concat();
-    assert_all(&said, link);
+    assert_both(&out, link);
 }
 
-#[test]
-fn pair__all_that_takes_two() {
-    LINKS.into_iter().for_each(|link| pair(link, &[]));
-}
-
-#[test]
-fn pair__over_a_network_with_faults() {
-    pair("packet", &[FAULTS]);
-}
+weft_conformance::face_suite_on_hosts!(pair);
 
 #[test]
 fn death__the_other_side_learns_of_it_by_a_code() {

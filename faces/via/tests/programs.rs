@@ -5,12 +5,9 @@ mod face;
 
 use face::FACE;
 use std::path::Path;
-use weft_conformance::programs::{assert_all, Way, FAULTS, LINKS};
+use weft_conformance::programs::{assert_all, Way, LINKS};
 
-#[test]
-fn hello__two_programs_find_each_other() {
-    FACE.assert_hello();
-}
+weft_conformance::face_suite!(FACE, pair, alone);
 
 fn pair(way: Way, link: &str, settings: &[(&str, &str)]) {
     let words: [&[&str]; 2] = [&["server"], &["client"]];
@@ -18,35 +15,10 @@ fn pair(way: Way, link: &str, settings: &[(&str, &str)]) {
     assert_all(&said, link);
 }
 
-#[test]
-fn pair__all_that_takes_two_over_shared_memory_and_udp() {
-    LINKS.into_iter().for_each(|link| pair(Way::C, link, &[]));
-}
-
-#[test]
-fn pair__all_that_takes_two_over_a_network_with_faults() {
-    pair(Way::C, "udp", &[FAULTS, ("WEFT_MTU", "1K")]);
-}
-
-#[test]
-fn pair__under_the_address_sanitizer() {
-    LINKS.into_iter().for_each(|link| pair(Way::Asan, link, &[]));
-}
-
 fn alone(way: Way) {
     for link in LINKS {
         let _said = FACE.succeeds("alone", way, &[], link, &[]);
     }
-}
-
-#[test]
-fn alone__every_function_refuses_misuse_by_its_codes() {
-    alone(Way::C);
-}
-
-#[test]
-fn alone__under_the_address_sanitizer() {
-    alone(Way::Asan);
 }
 
 #[test]
@@ -58,11 +30,6 @@ fn death__the_other_side_learns_of_it_by_a_code() {
                 .for_each(|way| FACE.assert_outlives(link, &[case, way]));
         }
     }
-}
-
-#[test]
-fn header__layouts_are_those_of_the_interface_in_c_and_cpp() {
-    FACE.assert_layout();
 }
 
 /// The functions of the interface.

@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The largest share of `sys` modules in the lines of a crate, in percent: `unsafe` is small there.
 const MAX_SHARE: usize = 30;
-/// Crates that are still above, by their folders, each with the share that it may not exceed.
-const SHARES_NOT_YET: &[(&str, usize)] = &[("faces/mx/", 68), ("faces/via/", 43)];
 
 /// The crate that `cargo run` builds, with all that it builds on.
 const FIRST: &str = "tools/cli/";
@@ -38,15 +36,10 @@ fn lines(tree: &Tree, folder: &str) -> (usize, usize) {
 pub fn shares(tree: &Tree, report: &mut Report) {
     for (folder, _) in crates(tree) {
         let (all, of_sys) = lines(tree, folder);
-        let not_yet = SHARES_NOT_YET.iter().find(|(not_yet, _)| *not_yet == folder);
-        let most = not_yet.map_or(MAX_SHARE, |(_, share)| *share);
-        let manifest = format!("{folder}Cargo.toml");
-        if of_sys * 100 > all * most {
+        if of_sys * 100 > all * MAX_SHARE {
             let share = (of_sys * 100).div_ceil(all);
-            report.add(&manifest, 0, format!("{share} % of its lines are `sys`, at most {most} %"));
-        }
-        if not_yet.is_some() && of_sys * 100 <= all * MAX_SHARE {
-            report.add(&manifest, 0, "few of its lines are `sys`: it leaves SHARES_NOT_YET");
+            let message = format!("{share} % of its lines are `sys`, at most {MAX_SHARE} %");
+            report.add(&format!("{folder}Cargo.toml"), 0, message);
         }
     }
 }
@@ -92,13 +85,6 @@ mod tests {
         };
         assert_eq!(files(3), [""; 0]);
         assert_eq!(files(4), ["40 % of its lines are `sys`, at most 30 %"]);
-    }
-
-    #[test]
-    fn shares__a_crate_that_has_become_good_leaves_the_list() {
-        let of =
-            [("faces/via/Cargo.toml", "[package]\nname = \"v\"\n"), ("faces/via/src/a.rs", "//\n")];
-        assert_eq!(findings(shares, &of).len(), 1);
     }
 
     #[test]

@@ -1,13 +1,10 @@
 //! The binary interface. A handle is a number and no address: a wrong or freed one is refused.
+//!
+//! Each function gives its arguments to one of the module `calls`.
 
-pub mod abi;
-pub mod calls;
-pub(crate) mod copier;
-pub mod enter;
-pub mod errors;
-mod expect;
-pub(crate) mod memory;
-pub mod open;
-mod request;
-mod unexpected;
-mod wired;
+pub mod complete;
+pub mod connect;
+pub mod endpoint;
+pub mod info;
+pub mod library;
+pub mod message;

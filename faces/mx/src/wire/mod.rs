@@ -4,7 +4,7 @@
 //! [`Wire`] is a packet socket and a node that speaks the format. It is a client of the port that
 //! is polled in each round, and a link of the endpoint that carries no frame of weft, so that waits
 //! of the endpoint end when a frame of MXoE has come. The engine matches here, too: messages that
-//! came are sent on to the endpoint itself (`sys::wired`).
+//! came are sent on to the endpoint itself (`open::wired`).
 
 pub mod claim;
 pub mod faults;
@@ -12,8 +12,8 @@ pub mod names;
 pub mod out;
 pub mod setting;
 
-use crate::sys::copier::{self, Copier};
-use crate::sys::memory::Target;
+use crate::copier::{self, Copier};
+use crate::memory::Target;
 use claim::Claim;
 use faults::Faults;
 use out::{Out, HEAD};

@@ -5,6 +5,7 @@ use super::queue::{End, Running, Stage};
 use super::{Direction, ErrorReport, Notify, State, Upcall};
 use crate::code::{status, Answer, Code, Fault, Phase, Resource};
 use crate::descriptor::Operation;
+use crate::raw::{QueueHandler, WorkHandler};
 use crate::table::Key;
 use crate::wire::{self, number, Reason};
 use weft::port::Port;
@@ -62,7 +63,7 @@ impl State {
     /// Adds an entry to a completion queue. Without room for it the entry is lost, and the program
     /// is told.
     fn add_entry(&mut self, cq: Key, vi: Key, direction: Direction) {
-        let Some(queue) = self.queues.get_mut(cq) else { return };
+        let Ok(queue) = self.queues.get(cq) else { return };
         if queue.entries.len() >= queue.size {
             if !std::mem::replace(&mut queue.told, true) {
                 self.upcalls.push_back(Upcall::Error(ErrorReport {
@@ -93,7 +94,7 @@ impl State {
 
     /// Gives entries of a completion queue to the handlers that wait for them.
     fn serve_queue(&mut self, cq: Key) {
-        let Some(queue) = self.queues.get_mut(cq) else { return };
+        let Ok(queue) = self.queues.get(cq) else { return };
         while !queue.notifies.is_empty() {
             let Some((vi, direction)) = queue.entries.pop_front() else { return };
             queue.told = false;
@@ -107,7 +108,12 @@ impl State {
     /// # Errors
     /// `VIP_INVALID_PARAMETER`: there is no such queue, or it has a completion queue;
     /// `VIP_ERROR_RESOURCE`: too many wait.
-    pub fn notify(&mut self, key: Key, direction: Direction, notify: Notify) -> Answer {
+    pub fn notify(
+        &mut self,
+        key: Key,
+        direction: Direction,
+        notify: Notify<WorkHandler>,
+    ) -> Answer {
         let vi = self.vis.get_mut(key).ok_or(Code::InvalidParameter)?;
         let queue = vi.queue(direction);
         if queue.cq.is_some() {
@@ -125,8 +131,8 @@ impl State {
     ///
     /// # Errors
     /// Returns the errors of [`notify`](State::notify).
-    pub fn notify_queue(&mut self, cq: Key, notify: Notify) -> Answer {
-        let queue = self.queues.get_mut(cq).ok_or(Code::InvalidParameter)?;
+    pub fn notify_queue(&mut self, cq: Key, notify: Notify<QueueHandler>) -> Answer {
+        let queue = self.queues.get(cq)?;
         if queue.notifies.len() >= super::DESCRIPTORS_MAX {
             return Err(Code::ErrorResource);
         }
@@ -162,18 +168,6 @@ impl State {
             None => Ok(queue.take_done()),
             Some(_) => Err(Code::InvalidParameter),
         }
-    }
-
-    /// Takes the first entry of a completion queue.
-    ///
-    /// # Errors
-    /// `VIP_INVALID_PARAMETER`: there is no such queue.
-    #[inline]
-    pub fn take_entry(&mut self, cq: Key) -> Answer<Option<(Key, Direction)>> {
-        let queue = self.queues.get_mut(cq).ok_or(Code::InvalidParameter)?;
-        let entry = queue.entries.pop_front();
-        queue.told &= entry.is_none();
-        Ok(entry)
     }
 
     /// Handles the end of an operation of the endpoint.

@@ -3,6 +3,7 @@
 //! The requesting side is connected when the acceptance arrives, and confirms it; the accepting
 //! side is connected then. So an acceptance that comes too late is no connection of either side.
 
+use super::callers::Caller;
 use super::vi::{Connection, Request};
 use super::{State, Vi};
 use crate::address::NetAddress;
@@ -15,28 +16,6 @@ use weft::port::Port;
 use weft::PeerId;
 
 const _: () = assert!(CLIENT >= weft::port::WEFT);
-
-/// A request of another side that waits to be accepted: `VIP_CONN_HANDLE`.
-#[derive(Debug)]
-pub struct Caller {
-    /// Its endpoint.
-    peer: PeerId,
-    /// Its side of the connection.
-    pub offer: Offer,
-    /// Its address.
-    pub from: NetAddress,
-    /// True if it has given up, or has failed.
-    gone: bool,
-}
-
-/// A call of `VipConnectWait`.
-#[derive(Debug)]
-pub struct Waiter {
-    number: u64,
-    local: NetAddress,
-    /// The request that came for it.
-    found: Option<Key>,
-}
 
 /// Sends a message about a connection. A peer that has failed is reported otherwise.
 fn tell(port: &Port, peer: PeerId, message: &Control) {
@@ -82,7 +61,7 @@ impl State {
     fn offer(&self, key: Key) -> Option<Offer> {
         let vi = self.vis.get(key)?;
         let of = vi.attributes;
-        let secret = if of.write || of.read { self.secret(of.tag) } else { 0 };
+        let secret = if of.write || of.read { self.tags.secret(of.tag) } else { 0 };
         Some(Offer {
             id: id_of(vi.connection.as_ref()?.own),
             level: of.level,
@@ -160,23 +139,6 @@ impl State {
         }
         self.leave(port, key);
         self.vis.get_mut(key).into_iter().for_each(|vi| vi.phase = Phase::Idle);
-    }
-
-    /// Begins a wait for a request at an address; returns its number.
-    pub fn wait_at(&mut self, local: NetAddress) -> u64 {
-        self.waiter += 1;
-        self.waiters.push(Waiter { number: self.waiter, local, found: None });
-        self.waiter
-    }
-
-    /// Returns the request that came for a wait.
-    pub fn found(&self, number: u64) -> Option<Key> {
-        self.waiters.iter().find(|waiter| waiter.number == number)?.found
-    }
-
-    /// Ends a wait.
-    pub fn end_wait(&mut self, number: u64) {
-        self.waiters.retain(|waiter| waiter.number != number);
     }
 
     /// Accepts a request for a virtual interface; the end of it is the answer.
@@ -347,14 +309,8 @@ impl State {
         from: NetAddress,
         to: &NetAddress,
     ) {
-        let waits = |waiter: &&mut Waiter| waiter.found.is_none() && waiter.local == *to;
-        let waiter = self.waiters.iter_mut().find(waits);
         let caller = Caller { peer, offer, from, gone: false };
-        let found = waiter.and_then(|waiter| {
-            waiter.found = self.callers.add(caller);
-            waiter.found
-        });
-        if found.is_none() {
+        if !self.callers.give(caller, to) {
             tell(port, peer, &Control::Refuse { to: offer.id, no_match: true });
         }
     }
@@ -413,10 +369,7 @@ impl State {
 
     /// The other side has given up.
     fn cancelled(&mut self, port: &Port, source: PeerId, id: u32) {
-        for key in self.callers.keys() {
-            let Some(caller) = self.callers.get_mut(key) else { continue };
-            caller.gone |= caller.peer == source && caller.offer.id == id;
-        }
+        self.callers.note_gone(|caller| caller.peer == source && caller.offer.id == id);
         let of = |vi: &Vi| vi.other_side().is_some_and(|(peer, o)| peer == source && o.id == id);
         for key in self.vis.keys() {
             let Some(vi) = self.vis.get_mut(key).filter(|vi| of(vi)) else { continue };
@@ -434,10 +387,7 @@ impl State {
     /// A peer has failed: its connections are lost, and its requests are gone.
     pub(super) fn peer_failed(&mut self, port: &Port, peer: PeerId) {
         self.changes += 1;
-        for key in self.callers.keys() {
-            let Some(caller) = self.callers.get_mut(key) else { continue };
-            caller.gone |= caller.peer == peer;
-        }
+        self.callers.note_gone(|caller| caller.peer == peer);
         let of = |vi: &Vi| vi.connection.as_ref().is_some_and(|c| c.peer == Some(peer));
         for key in self.vis.keys() {
             let Some(vi) = self.vis.get_mut(key).filter(|vi| of(vi)) else { continue };

@@ -3,25 +3,28 @@
 //! The state does no waiting: calls of the program and messages of other interfaces change it, and
 //! a call that waits looks at it again after each round of progress.
 
+mod callers;
 mod complete;
 mod connect;
 mod hub;
 mod queue;
 mod receive;
+mod tags;
 mod transfer;
 mod vi;
 
-pub use connect::{Caller, Waiter};
+pub use callers::{Caller, Callers};
 pub use hub::Hub;
-pub use queue::{Direction, Notify, WorkQueue};
-pub use vi::{Connection, Request, Vi, ViAttributes};
+pub use queue::{Direction, Notify, Queues, WorkQueue, ENTRIES_MAX, QUEUES_MAX};
+pub use tags::{Tags, TAGS_MAX};
+pub use vi::{check_level, Connection, Request, Vi, ViAttributes};
 
-use crate::code::{level, Answer, Code, Fault, Resource};
-use crate::handle::{pack, Kind};
-use crate::sys::region::{Attributes, Regions};
+use crate::code::{Answer, Code, Fault, Resource};
+use crate::handle::{pack, Handle, Kind};
+use crate::raw::{QueueHandler, WorkHandler};
+use crate::region::{Attributes, Regions};
 use crate::table::{Key, Table};
 use crate::wire::CONNECTIONS;
-use queue::Cq;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use weft::port::Port;
@@ -30,31 +33,15 @@ use weft::port::Port;
 pub const TRANSFER_MAX: u64 = 64 << 10;
 /// Most virtual interfaces.
 pub const VIS_MAX: usize = CONNECTIONS;
-/// Most completion queues.
-pub const QUEUES_MAX: usize = 4096;
-/// Most entries of a completion queue.
-pub const ENTRIES_MAX: u64 = 1 << 20;
-/// Most protection tags.
-pub const TAGS_MAX: usize = 4096;
 /// Most descriptors in a queue.
 pub const DESCRIPTORS_MAX: usize = 1 << 16;
-/// Most requests for connections that wait to be accepted.
-const CALLERS_MAX: usize = 1024;
-
-/// A protection tag.
-#[derive(Debug)]
-pub struct Tag {
-    /// The part of the keys of regions that the tag gives.
-    pub secret: u32,
-}
-
 /// A call of the program's code, by the thread that serves the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Upcall {
     /// A descriptor is complete: handler, context, virtual interface and descriptor.
-    Descriptor(Notify, Key, u64),
+    Descriptor(Notify<WorkHandler>, Key, u64),
     /// A completion queue has an entry: its own key, the virtual interface, and the direction.
-    Queue(Notify, Key, Key, Direction),
+    Queue(Notify<QueueHandler>, Key, Key, Direction),
     /// An asynchronous error.
     Error(ErrorReport),
 }
@@ -81,34 +68,28 @@ pub struct State {
     /// Number of the interface in this process.
     nic: u8,
     /// Its handle.
-    pub handle: u64,
+    pub handle: Handle,
     /// Its network address.
     pub host: Ipv4Addr,
-    /// True if it has protection tags.
-    pub tagged: bool,
     /// Virtual interfaces.
     pub vis: Table<Vi>,
     /// Completion queues.
-    pub queues: Table<Cq>,
+    pub queues: Queues,
     /// Protection tags.
-    pub tags: Table<Tag>,
+    pub tags: Tags,
     /// Registered memory.
     pub regions: Regions,
-    /// Requests for connections that wait to be accepted.
-    pub callers: Table<Caller>,
-    /// Calls that wait for a request.
-    pub waiters: Vec<Waiter>,
+    /// Requests for connections that wait to be accepted, and calls that wait for one.
+    pub callers: Callers,
     /// Calls of the program's code that are due.
     pub upcalls: VecDeque<Upcall>,
     /// The virtual interface of each connection.
     ways: Table<Key>,
     /// Virtual interfaces whose next send waits for room.
     blocked: Vec<Key>,
-    /// Number of the latest waiter.
-    waiter: u64,
     /// Number of changes for which a thread may wait.
     pub changes: u64,
-    /// True if the program has opened the name service.
+    /// The name service, if the program has opened it.
     pub names: Option<weft_ffi::hosts::Service>,
 }
 
@@ -120,53 +101,22 @@ impl State {
             nic,
             handle: pack(Kind::Nic, nic, key),
             host,
-            tagged,
             vis: Table::new(VIS_MAX, turn),
-            queues: Table::new(QUEUES_MAX, turn),
-            tags: Table::new(TAGS_MAX, turn),
+            queues: Queues::new(turn),
+            tags: Tags::new(nic, tagged, turn),
             regions: Regions::new(turn),
-            callers: Table::new(CALLERS_MAX, turn),
-            waiters: Vec::new(),
+            callers: Callers::new(turn),
             upcalls: VecDeque::new(),
             ways: Table::new(CONNECTIONS, turn),
             blocked: Vec::new(),
-            waiter: 0,
             changes: 0,
             names: None,
         }
     }
 
     /// Returns the handle of an object.
-    pub fn handle_of(&self, kind: Kind, key: Key) -> u64 {
+    pub fn handle_of(&self, kind: Kind, key: Key) -> Handle {
         pack(kind, self.nic, key)
-    }
-
-    /// Checks a tag that a program names by handle.
-    ///
-    /// # Errors
-    /// `VIP_INVALID_PTAG`: it is none, and the interface has tags.
-    pub fn tag(&self, handle: u64) -> Answer<Option<Key>> {
-        if !self.tagged {
-            return Ok(None);
-        }
-        let found = crate::handle::unpack(Kind::Tag, handle).filter(|(nic, _)| *nic == self.nic);
-        let found = found.filter(|(_, key)| self.tags.get(*key).is_some());
-        found.map(|(_, key)| Some(key)).ok_or(Code::InvalidPtag)
-    }
-
-    /// Returns the part of the keys of regions that a tag gives.
-    pub fn secret(&self, tag: Option<Key>) -> u32 {
-        tag.and_then(|tag| self.tags.get(tag)).map_or(0, |tag| tag.secret)
-    }
-
-    /// Makes a protection tag.
-    ///
-    /// # Errors
-    /// `VIP_ERROR_RESOURCE`: there are too many.
-    pub fn create_tag(&mut self) -> Answer<Key> {
-        // Never 0, the secret of an interface without tags.
-        let secret = (weft_link::random_u64() as u32).max(1);
-        self.tags.add(Tag { secret }).ok_or(Code::ErrorResource)
     }
 
     /// Ends a protection tag.
@@ -174,13 +124,8 @@ impl State {
     /// # Errors
     /// `VIP_INVALID_PARAMETER`: it is none; `VIP_ERROR_RESOURCE`: it is in use.
     pub fn destroy_tag(&mut self, key: Key) -> Answer {
-        self.tags.get(key).ok_or(Code::InvalidParameter)?;
         let of_vi = self.vis.values().any(|vi| vi.attributes.tag == Some(key));
-        if of_vi || self.regions.has_tag(key) {
-            return Err(Code::ErrorResource);
-        }
-        self.tags.remove(key);
-        Ok(())
+        self.tags.destroy(key, of_vi || self.regions.has_tag(key))
     }
 
     /// Makes a virtual interface.
@@ -188,12 +133,11 @@ impl State {
     /// # Errors
     /// `VIP_ERROR_RESOURCE`: there are too many; `VIP_INVALID_PARAMETER`: a queue is none.
     pub fn create_vi(&mut self, attributes: ViAttributes, queues: [Option<Key>; 2]) -> Answer<Key> {
-        if queues.into_iter().flatten().any(|queue| self.queues.get(queue).is_none()) {
-            return Err(Code::InvalidParameter);
-        }
+        let mut each = queues.into_iter().flatten();
+        each.try_for_each(|queue| self.queues.get(queue).map(|_| ()))?;
         let key = self.vis.add(Vi::new(attributes, queues)).ok_or(Code::ErrorResource)?;
         for queue in queues.into_iter().flatten() {
-            self.queues.get_mut(queue).into_iter().for_each(|queue| queue.users += 1);
+            self.queues.get(queue)?.users += 1;
         }
         Ok(key)
     }
@@ -220,7 +164,7 @@ impl State {
         let Some(vi) = self.vis.remove(key) else { return };
         self.changes += 1;
         for queue in [vi.send.cq, vi.recv.cq].into_iter().flatten() {
-            if let Some(queue) = self.queues.get_mut(queue) {
+            if let Ok(queue) = self.queues.get(queue) {
                 queue.users -= 1;
                 queue.entries.retain(|(of, _)| *of != key);
             }
@@ -229,46 +173,14 @@ impl State {
         self.blocked.retain(|of| *of != key);
     }
 
-    /// Makes a completion queue.
-    ///
-    /// # Errors
-    /// `VIP_INVALID_PARAMETER`: a wrong number of entries; `VIP_ERROR_RESOURCE`: too many queues.
-    pub fn create_queue(&mut self, entries: u64) -> Answer<Key> {
-        if !(1..=ENTRIES_MAX).contains(&entries) {
-            return Err(Code::InvalidParameter);
-        }
-        self.queues.add(Cq::new(entries as usize)).ok_or(Code::ErrorResource)
-    }
-
     /// Ends a completion queue.
     ///
     /// # Errors
     /// `VIP_INVALID_PARAMETER`: it is none; `VIP_ERROR_RESOURCE`: a virtual interface uses it.
     pub fn destroy_queue(&mut self, key: Key) -> Answer {
-        let queue = self.queues.get(key).ok_or(Code::InvalidParameter)?;
-        if queue.users > 0 {
-            return Err(Code::ErrorResource);
-        }
-        self.queues.remove(key);
+        self.queues.destroy(key)?;
         self.changes += 1;
         self.upcalls.retain(|call| !matches!(call, Upcall::Queue(_, of, ..) if *of == key));
-        Ok(())
-    }
-
-    /// Changes the number of entries of a completion queue.
-    ///
-    /// # Errors
-    /// `VIP_INVALID_PARAMETER`: it is none, or the number is wrong; `VIP_ERROR_RESOURCE`: more
-    /// entries are in it.
-    pub fn resize_queue(&mut self, key: Key, entries: u64) -> Answer {
-        let queue = self.queues.get_mut(key).ok_or(Code::InvalidParameter)?;
-        if !(1..=ENTRIES_MAX).contains(&entries) {
-            return Err(Code::InvalidParameter);
-        }
-        if queue.entries.len() as u64 > entries {
-            return Err(Code::ErrorResource);
-        }
-        queue.size = entries as usize;
         Ok(())
     }
 
@@ -298,7 +210,7 @@ impl State {
     ) -> Answer {
         let region = self.regions.get(handle).filter(|region| region.start() == start);
         region.ok_or(Code::InvalidParameter)?;
-        let secret = self.secret(attributes.tag);
+        let secret = self.tags.secret(attributes.tag);
         match self.regions.set(port, handle, attributes, secret) {
             true => Ok(()),
             false => Err(Code::ErrorResource),
@@ -332,18 +244,7 @@ impl State {
     /// waits for one.
     pub fn has_handlers(&self) -> bool {
         let notified = |queue: &WorkQueue| !queue.notifies.is_empty();
-        self.queues.values().any(|queue| !queue.notifies.is_empty())
+        self.queues.have_handlers()
             || self.vis.values().any(|vi| notified(&vi.send) || notified(&vi.recv))
-    }
-}
-
-/// Checks the level of reliability of a virtual interface.
-///
-/// # Errors
-/// `VIP_INVALID_RELIABILITY_LEVEL`: it is not one level.
-pub fn check_level(of: u16) -> Answer<u16> {
-    match of.is_power_of_two() && of & !level::ALL == 0 {
-        true => Ok(of),
-        false => Err(Code::InvalidReliabilityLevel),
     }
 }

@@ -1,9 +1,16 @@
 //! Work queues, and completion queues.
 
-use crate::sys::region::Bounce;
-use crate::table::Key;
+use crate::code::{Answer, Code};
+use crate::raw::{QueueHandler, WorkHandler};
+use crate::region::Bounce;
+use crate::table::{Key, Table};
 use std::collections::VecDeque;
 use weft::OpId;
+
+/// Most completion queues.
+pub const QUEUES_MAX: usize = 4096;
+/// Most entries of a completion queue.
+pub const ENTRIES_MAX: u64 = 1 << 20;
 
 /// A queue of a virtual interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +21,11 @@ pub enum Direction {
     Recv,
 }
 
-/// A handler that the program waits with: address of its code, and its context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notify {
-    /// Address of the handler.
-    pub handler: usize,
+/// A handler that the program waits with.
+#[derive(Clone, Copy, Debug)]
+pub struct Notify<H> {
+    /// The handler.
+    pub handler: H,
     /// The program's context.
     pub context: usize,
 }
@@ -104,7 +111,7 @@ pub struct WorkQueue {
     /// The completion queue.
     pub cq: Option<Key>,
     /// Handlers, each for the next complete descriptor.
-    pub notifies: VecDeque<Notify>,
+    pub notifies: VecDeque<Notify<WorkHandler>>,
 }
 
 impl WorkQueue {
@@ -192,15 +199,90 @@ pub struct Cq {
     /// Queues that use it.
     pub users: u32,
     /// Handlers, each for the next entry.
-    pub notifies: VecDeque<Notify>,
+    pub notifies: VecDeque<Notify<QueueHandler>>,
     /// True if the program was told that it has no room.
     pub told: bool,
 }
 
-impl Cq {
-    /// Makes an empty one.
-    pub fn new(size: usize) -> Cq {
-        let (entries, notifies) = (VecDeque::new(), VecDeque::new());
-        Cq { entries, size, users: 0, notifies, told: false }
+/// The completion queues of a network interface.
+pub struct Queues {
+    all: Table<Cq>,
+}
+
+/// Checks the number of entries of a completion queue.
+fn entries_of(entries: u64) -> Answer<usize> {
+    match (1..=ENTRIES_MAX).contains(&entries) {
+        true => Ok(entries as usize),
+        false => Err(Code::InvalidParameter),
+    }
+}
+
+impl Queues {
+    /// Makes an empty table; `turn` as of [`Table::new`].
+    pub fn new(turn: u32) -> Queues {
+        Queues { all: Table::new(QUEUES_MAX, turn) }
+    }
+
+    /// Makes a queue.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER`: a wrong number of entries; `VIP_ERROR_RESOURCE`: too many queues.
+    pub fn create(&mut self, entries: u64) -> Answer<Key> {
+        let (size, entries, notifies) = (entries_of(entries)?, VecDeque::new(), VecDeque::new());
+        let queue = Cq { entries, size, users: 0, notifies, told: false };
+        self.all.add(queue).ok_or(Code::ErrorResource)
+    }
+
+    /// Returns a queue.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER`: there is no such queue.
+    #[inline]
+    pub fn get(&mut self, key: Key) -> Answer<&mut Cq> {
+        self.all.get_mut(key).ok_or(Code::InvalidParameter)
+    }
+
+    /// Ends a queue.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER`: it is none; `VIP_ERROR_RESOURCE`: a virtual interface uses it.
+    pub fn destroy(&mut self, key: Key) -> Answer {
+        if self.get(key)?.users > 0 {
+            return Err(Code::ErrorResource);
+        }
+        self.all.remove(key);
+        Ok(())
+    }
+
+    /// Changes the number of entries of a queue.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER`: it is none, or the number is wrong; `VIP_ERROR_RESOURCE`: more
+    /// entries are in it.
+    pub fn resize(&mut self, key: Key, entries: u64) -> Answer {
+        let queue = self.get(key)?;
+        let size = entries_of(entries)?;
+        if queue.entries.len() > size {
+            return Err(Code::ErrorResource);
+        }
+        queue.size = size;
+        Ok(())
+    }
+
+    /// Takes the first entry of a queue.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER`: there is no such queue.
+    #[inline]
+    pub fn take(&mut self, key: Key) -> Answer<Option<(Key, Direction)>> {
+        let queue = self.get(key)?;
+        let entry = queue.entries.pop_front();
+        queue.told &= entry.is_none();
+        Ok(entry)
+    }
+
+    /// True if a handler waits for an entry.
+    pub fn have_handlers(&self) -> bool {
+        self.all.values().any(|queue| !queue.notifies.is_empty())
     }
 }

@@ -4,7 +4,7 @@ use super::queue::{Direction, End, Stage};
 use super::transfer::{has_immediate, span};
 use super::{State, Vi};
 use crate::code::{status, Fault, Phase};
-use crate::sys::region::Regions;
+use crate::region::Regions;
 use crate::table::Key;
 use crate::wire::{self, number, parts, Kind, Reason, Wrote, GENERATION};
 use weft::port::{Arrived, Port};

@@ -9,7 +9,7 @@ use super::queue::{Direction, End, Running, Stage, Work};
 use super::{State, Vi, DESCRIPTORS_MAX};
 use crate::code::{status, Answer, Code, Fault, Phase};
 use crate::descriptor::{Control, Operation, Segment};
-use crate::sys::region::{remote_key, tag, Bounce, Posted, Regions, Span};
+use crate::region::{remote_key, tag, Bounce, Posted, Regions, Span};
 use crate::table::Key;
 use crate::wire::{self, number, Kind, Offer, Wrote};
 use weft::port::Port;
@@ -182,17 +182,14 @@ fn send(port: &Port, plan: &Plan<'_>, vi: &Vi, (peer, offer): (PeerId, Offer), a
         };
     }
     let mut running = plan.running(receipt);
-    let begun = match piece {
+    let whole = match piece {
         Some((piece, handle)) => {
             running.uses = handle;
-            piece.send(port, peer, tag(of, argument), at)
+            piece
         }
-        None => {
-            let bounce = running.bounce.insert(Bounce::new(plan.gather()));
-            bounce.send(port, peer, tag(of, argument), at)
-        }
+        None => running.bounce.insert(Bounce::new(plan.gather())).span(),
     };
-    match begun {
+    match whole.send(port, peer, tag(of, argument), at) {
         Ok(op) => Begun::Running(Running { op: Some(op), ..running }),
         Err(refused) => Begun::refused(refused, Operation::Send),
     }
@@ -210,22 +207,19 @@ fn remote(port: &Port, plan: &Plan<'_>, vi: &Vi, (peer, offer): (PeerId, Offer),
     };
     let place = (remote_key(offer.secret, there.handle), there.at);
     let mut running = plan.running(false);
-    let begun = match plan.piece() {
+    let whole = match plan.piece() {
         Some((piece, handle)) => {
             running.uses = handle;
-            match is_write {
-                true => piece.put(port, peer, place, at),
-                false => piece.get(port, peer, place, at),
-            }
-        }
-        None if is_write => {
-            let bounce = running.bounce.insert(Bounce::new(plan.gather()));
-            bounce.put(port, peer, place, at)
+            piece
         }
         None => {
-            let bounce = running.bounce.insert(Bounce::new(vec![0; plan.total]));
-            bounce.get(port, peer, place, at)
+            let bytes = if is_write { plan.gather() } else { vec![0; plan.total] };
+            running.bounce.insert(Bounce::new(bytes)).span()
         }
+    };
+    let begun = match is_write {
+        true => whole.put(port, peer, place, at),
+        false => whole.get(port, peer, place, at),
     };
     let op = match begun {
         Ok(op) => op,

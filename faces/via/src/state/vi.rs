@@ -2,7 +2,7 @@
 
 use super::queue::{Direction, WorkQueue};
 use crate::address::NetAddress;
-use crate::code::{level, Answer, Phase};
+use crate::code::{level, Answer, Code, Phase};
 use crate::table::Key;
 use crate::wire::Offer;
 use std::time::Instant;
@@ -117,5 +117,16 @@ impl Vi {
     pub fn other_side(&self) -> Option<(PeerId, Offer)> {
         let connection = self.connection.as_ref()?;
         Some((connection.peer?, connection.offer?))
+    }
+}
+
+/// Checks the level of reliability of a virtual interface.
+///
+/// # Errors
+/// `VIP_INVALID_RELIABILITY_LEVEL`: it is not one level.
+pub fn check_level(of: u16) -> Answer<u16> {
+    match of.is_power_of_two() && of & !level::ALL == 0 {
+        true => Ok(of),
+        false => Err(Code::InvalidReliabilityLevel),
     }
 }

@@ -1,8 +1,11 @@
-//! The binary interface, and all else that needs `unsafe`: registered memory, the open interfaces,
-//! and calls of the program's handlers.
+//! The binary interface. A handle is a number and no address: a wrong or freed one is refused.
+//!
+//! Each function gives its arguments to one of the module `calls`.
 
-pub mod abi;
-pub mod calls;
-pub mod lock;
-pub mod region;
-mod upcall;
+pub mod connect;
+pub mod data;
+pub mod memory;
+pub mod names;
+pub mod nic;
+pub mod queue;
+pub mod vi;

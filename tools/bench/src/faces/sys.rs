@@ -1,17 +1,21 @@
 //! The two ranks as programs of `myriexpress.h` and of `vipl.h`.
 
 use anyhow::{bail, ensure, Context, Result};
-use std::ffi::{c_void, CString};
+use std::ffi::CString;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
+use weft_ffi::given::{self, Text};
 use weft_ffi::sys::interfaces;
 use weft_mx::address::Addr;
 use weft_mx::boards;
-use weft_mx::sys::abi::{Handle, Segment};
-use weft_mx::sys::calls as mx;
+use weft_mx::errors::sys as errors;
+use weft_mx::handle::Handle;
+use weft_mx::memory::Segment;
+use weft_mx::status::Status;
+use weft_mx::sys as mx;
 use weft_via::code::Code;
-use weft_via::sys::abi as via_abi;
-use weft_via::sys::calls as via;
+use weft_via::raw::{self, RawAddress};
+use weft_via::sys as via;
 
 /// Longest wait of one call, in milliseconds.
 const LIMIT_MS: u32 = 120_000;
@@ -23,6 +27,11 @@ const MANY: u64 = 0x100;
 /// Sends of a burst.
 pub const BURST: usize = 16;
 
+/// Returns the place of a value, for a function of an interface.
+fn at<T: Copy>(value: &mut T) -> given::Place<'_, T> {
+    given::Place::of(value)
+}
+
 fn interface_of(host: Ipv4Addr) -> Result<usize> {
     let at = interfaces::list().iter().position(|interface| interface.address == host);
     at.with_context(|| format!("no interface has the address {host}"))
@@ -31,6 +40,32 @@ fn interface_of(host: Ipv4Addr) -> Result<usize> {
 fn good(what: &str, code: i32) -> Result<()> {
     ensure!(code == 0, "{what}: {}", weft_mx::code::text_of_return(code).to_string_lossy());
     Ok(())
+}
+
+/// Returns memory for a message.
+fn segment(bytes: &mut [u8]) -> Segment {
+    // SAFETY: callers wait for the request while they have the memory.
+    unsafe { Segment::new(bytes.as_mut_ptr(), bytes.len() as u32) }
+}
+
+fn begin_send(endpoint: Handle, data: &[u8], other: Addr, bits: u64) -> Result<Handle> {
+    // SAFETY: as in `segment`; a send reads.
+    let mut segment = unsafe { Segment::new(data.as_ptr().cast_mut(), data.len() as u32) };
+    let (mut request, list) = (0, at(&mut segment));
+    // SAFETY: one segment.
+    let code =
+        unsafe { mx::message::mx_isend(endpoint, list, 1, other, bits, 0, at(&mut request)) };
+    good("mx_isend", code)?;
+    Ok(request)
+}
+
+fn begin_recv(endpoint: Handle, into: &mut [u8], bits: u64) -> Result<Handle> {
+    let (mut request, mut segment) = (0, segment(into));
+    let (list, to) = (at(&mut segment), at(&mut request));
+    // SAFETY: one segment.
+    let code = unsafe { mx::message::mx_irecv(endpoint, list, 1, bits, u64::MAX, 0, to) };
+    good("mx_irecv", code)?;
+    Ok(request)
 }
 
 /// An endpoint of MX, connected to that of the other rank.
@@ -54,12 +89,11 @@ impl Mx {
     /// Opens the endpoint with a number on a board.
     pub fn open_board(board: u32, number: u32) -> Result<Mx> {
         mx::library::mx__init_api(0x301);
-        weft_mx::sys::errors::mx_set_error_handler(Some(weft_mx::sys::errors::MX_ERRORS_RETURN));
+        errors::mx_set_error_handler(Some(errors::MX_ERRORS_RETURN));
         let mut endpoint = 0;
-        let to = &raw mut endpoint;
-        // SAFETY: the place is there, and there are no parameters.
-        let code =
-            unsafe { mx::endpoint::mx_open_endpoint(board, number, 0, std::ptr::null(), 0, to) };
+        let (to, none) = (at(&mut endpoint), given::Place::NONE);
+        // SAFETY: there are no parameters.
+        let code = unsafe { mx::endpoint::mx_open_endpoint(board, number, 0, none, 0, to) };
         good("mx_open_endpoint", code)?;
         let (all, out, into) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Mx { endpoint, other: None, all, out, into })
@@ -88,11 +122,8 @@ impl Mx {
     fn connect_to(&self, nic: u64, number: u32) -> Result<Addr> {
         let (end, mut other) = (Instant::now() + MEET, Addr::default());
         loop {
-            let to = &raw mut other;
-            // SAFETY: the place is there.
-            let code =
-                unsafe { mx::connect::mx_connect(self.endpoint, nic, number, 0, LIMIT_MS, to) };
-            match code {
+            let to = at(&mut other);
+            match mx::connect::mx_connect(self.endpoint, nic, number, 0, LIMIT_MS, to) {
                 weft_mx::code::CONNECTION_FAILED if Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -128,23 +159,11 @@ impl Mx {
 
     fn begin_to(&mut self, me: usize, to: usize, data: &[u8]) -> Result<Handle> {
         let other = self.all.get(to).copied().flatten().context("no such rank")?;
-        let segment = Segment { at: data.as_ptr().cast_mut(), len: data.len() as u32 };
-        let (mut request, list, bits) = (0, &raw const segment, MANY | me as u64);
-        let to = &raw mut request;
-        // SAFETY: the caller waits for the end of the request before the data go.
-        let code = unsafe { mx::message::mx_isend(self.endpoint, list, 1, other, bits, 0, to) };
-        good("mx_isend", code)?;
-        Ok(request)
+        begin_send(self.endpoint, data, other, MANY | me as u64)
     }
 
     fn begin_of(&mut self, from: usize, into: &mut [u8]) -> Result<Handle> {
-        let segment = Segment { at: into.as_mut_ptr(), len: into.len() as u32 };
-        let (mut request, list, bits) = (0, &raw const segment, MANY | from as u64);
-        let (to, all) = (&raw mut request, u64::MAX);
-        // SAFETY: as above.
-        let code = unsafe { mx::message::mx_irecv(self.endpoint, list, 1, bits, all, 0, to) };
-        good("mx_irecv", code)?;
-        Ok(request)
+        begin_recv(self.endpoint, into, MANY | from as u64)
     }
 
     /// Makes memory for messages of a size.
@@ -155,32 +174,18 @@ impl Mx {
 
     /// Sends a message; its memory is free when the answer has come.
     pub fn send(&mut self) -> Result<()> {
-        let segment = Segment { at: self.out.as_mut_ptr(), len: self.out.len() as u32 };
-        let (other, none) = (self.other.context("not connected")?, std::ptr::null_mut());
-        // SAFETY: the message stays as it is until the next one has come.
-        let code = unsafe {
-            mx::message::mx_isend(self.endpoint, &raw const segment, 1, other, BITS, 0, none)
-        };
+        let (other, none) = (self.other.context("not connected")?, given::Place::NONE);
+        let mut segment = segment(&mut self.out);
+        let list = at(&mut segment);
+        // SAFETY: one segment; the message stays as it is until the next one has come.
+        let code = unsafe { mx::message::mx_isend(self.endpoint, list, 1, other, BITS, 0, none) };
         good("mx_isend", code)
     }
 
     /// Receives a message.
     pub fn recv(&mut self) -> Result<()> {
-        let segment = Segment { at: self.into.as_mut_ptr(), len: self.into.len() as u32 };
-        let (endpoint, list) = (self.endpoint, &raw const segment);
-        let (mut request, mut result) = (0, 0);
-        let mut status = weft_mx::sys::abi::Status::default();
-        let (to, of, found) = (&raw mut request, &raw mut status, &raw mut result);
-        // SAFETY: buffer and places stay until the request has completed, which this waits for.
-        let codes = unsafe {
-            let began = mx::message::mx_irecv(endpoint, list, 1, BITS, u64::MAX, 0, to);
-            [began, mx::complete::mx_wait(endpoint, to, LIMIT_MS, of, found)]
-        };
-        good("mx_irecv", codes[0])?;
-        good("mx_wait", codes[1])?;
-        ensure!(result == 1 && status.code == 0, "no message: {}", status.code);
-        self.other.get_or_insert(status.source);
-        Ok(())
+        let mut request = begin_recv(self.endpoint, &mut self.into, BITS)?;
+        self.finish(&mut request)
     }
 }
 
@@ -206,33 +211,17 @@ impl Mx {
     }
 
     fn begin_send(&mut self, data: &[u8]) -> Result<Handle> {
-        let segment = Segment { at: data.as_ptr().cast_mut(), len: data.len() as u32 };
-        let (other, list) = (self.other.context("not connected")?, &raw const segment);
-        let mut request = 0;
-        let to = &raw mut request;
-        // SAFETY: the callers wait for the request while they have the memory.
-        let code = unsafe { mx::message::mx_isend(self.endpoint, list, 1, other, BITS, 0, to) };
-        good("mx_isend", code)?;
-        Ok(request)
+        begin_send(self.endpoint, data, self.other.context("not connected")?, BITS)
     }
 
     fn begin_recv(&mut self, into: &mut [u8]) -> Result<Handle> {
-        let segment = Segment { at: into.as_mut_ptr(), len: into.len() as u32 };
-        let (mut request, list) = (0, &raw const segment);
-        let to = &raw mut request;
-        // SAFETY: as above.
-        let code = unsafe { mx::message::mx_irecv(self.endpoint, list, 1, BITS, u64::MAX, 0, to) };
-        good("mx_irecv", code)?;
-        Ok(request)
+        begin_recv(self.endpoint, into, BITS)
     }
 
     fn finish(&mut self, request: &mut Handle) -> Result<()> {
-        let mut result = 0;
-        let mut status = weft_mx::sys::abi::Status::default();
-        let (of, found) = (&raw mut status, &raw mut result);
-        // SAFETY: the places are there.
-        let code = unsafe { mx::complete::mx_wait(self.endpoint, request, LIMIT_MS, of, found) };
-        good("mx_wait", code)?;
+        let (mut result, mut status) = (0, Status::default());
+        let (of, found) = (at(&mut status), at(&mut result));
+        good("mx_wait", mx::complete::mx_wait(self.endpoint, at(request), LIMIT_MS, of, found))?;
         ensure!(result == 1 && status.code == 0, "no message: {}", status.code);
         self.other.get_or_insert(status.source);
         Ok(())
@@ -304,8 +293,8 @@ pub type Place = (u32, u64);
 
 /// A virtual interface, connected to that of the other rank.
 pub struct Via {
-    nic: via_abi::Handle,
-    vi: via_abi::Handle,
+    nic: Handle,
+    vi: Handle,
     memory: *mut Memory,
     handle: u32,
     size: u32,
@@ -327,37 +316,26 @@ impl Via {
     pub fn open(own: Ipv4Addr, waiter: Ipv4Addr, me: usize, word: &[u8]) -> Result<Via> {
         let name = interfaces::list()[interface_of(own)?].name.clone();
         let name = CString::new(name)?;
-        let null = std::ptr::null_mut();
         let memory = Box::new(Memory {
             sends: [Descriptor::default(); BURST],
             recvs: [Descriptor::default(); BURST],
             out: [1; ROOM],
             into: [0; ROOM],
         });
-        let mut side =
-            Via { nic: null, vi: null, memory: Box::into_raw(memory), handle: 0, size: 0 };
-        let mut tag = null;
-        // SAFETY: names and places are there; the memory is registered until the interface closes.
-        unsafe {
-            fine("VipOpenNic", via::nic::VipOpenNic(name.as_ptr(), &raw mut side.nic))?;
-            fine("VipCreatePtag", via::vi::VipCreatePtag(side.nic, &raw mut tag))?;
-            let of = via_abi::MemAttributes { tag, write: 1, read: 0 };
-            let len = size_of::<Memory>() as u64;
-            let to = &raw mut side.handle;
-            let all = side.memory.cast::<c_void>();
-            let code = via::memory::VipRegisterMem(side.nic, all, len, &raw const of, to);
-            fine("VipRegisterMem", code)?;
-            let of = via_abi::ViAttributes {
-                level: weft_via::code::level::DELIVERY,
-                max: ROOM as u64,
-                qos: null,
-                tag,
-                write: 1,
-                read: 0,
-            };
-            let code = via::vi::VipCreateVi(side.nic, &raw const of, null, null, &raw mut side.vi);
-            fine("VipCreateVi", code)?;
-        }
+        let mut side = Via { nic: 0, vi: 0, memory: Box::into_raw(memory), handle: 0, size: 0 };
+        let mut tag = 0;
+        fine("VipOpenNic", via::nic::VipOpenNic(Text::of(&name), at(&mut side.nic)))?;
+        fine("VipCreatePtag", via::vi::VipCreatePtag(side.nic, at(&mut tag)))?;
+        let mut of = raw::MemAttributes { tag, write: 1, read: 0 };
+        let (all, len, of) = (side.memory.cast(), size_of::<Memory>() as u64, at(&mut of));
+        // SAFETY: the memory is registered until the interface closes.
+        let code =
+            unsafe { via::memory::VipRegisterMem(side.nic, all, len, of, at(&mut side.handle)) };
+        fine("VipRegisterMem", code)?;
+        let (level, max) = (weft_via::code::level::DELIVERY, ROOM as u64);
+        let mut of = raw::ViAttributes { level, max, qos: 0, tag, write: 1, read: 0 };
+        let (of, vi) = (at(&mut of), at(&mut side.vi));
+        fine("VipCreateVi", via::vi::VipCreateVi(side.nic, of, 0, 0, vi))?;
         match me {
             0 => side.request(own, waiter, word)?,
             _ => side.accept(waiter, word)?,
@@ -366,16 +344,13 @@ impl Via {
     }
 
     fn request(&self, own: Ipv4Addr, waiter: Ipv4Addr, word: &[u8]) -> Result<()> {
-        let (from, to) = (address(own, b"bench"), address(waiter, word));
+        let (mut from, mut to) = (address(own, b"bench"), address(waiter, word));
         let end = Instant::now() + MEET;
         loop {
-            let (from, to) = (from.as_ptr().cast(), to.as_ptr().cast());
-            let null = std::ptr::null_mut();
-            // SAFETY: the addresses are there.
-            let code = unsafe {
-                via::connect::VipConnectRequest(self.vi, from, to, LIMIT_MS.into(), null)
-            };
-            match code {
+            // SAFETY: whole addresses.
+            let (from, to) = unsafe { (RawAddress::new(&mut from), RawAddress::new(&mut to)) };
+            let (limit, none) = (LIMIT_MS.into(), given::Place::NONE);
+            match via::connect::VipConnectRequest(self.vi, from, to, limit, none) {
                 Code::NoMatch if Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -385,21 +360,12 @@ impl Via {
     }
 
     fn accept(&self, own: Ipv4Addr, word: &[u8]) -> Result<()> {
-        let at = address(own, word);
-        let mut conn = std::ptr::null_mut();
-        let (at, to) = (at.as_ptr().cast(), &raw mut conn);
-        let time = LIMIT_MS.into();
-        // SAFETY: the address and the place are there; nobody wants the other side's address.
-        let code = unsafe {
-            via::connect::VipConnectWait(
-                self.nic,
-                at,
-                time,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-                to,
-            )
-        };
+        let (mut address, mut conn) = (address(own, word), 0);
+        // SAFETY: a whole address.
+        let of = unsafe { RawAddress::new(&mut address) };
+        let (limit, remote, none) = (LIMIT_MS.into(), RawAddress::NONE, given::Place::NONE);
+        let to = at(&mut conn);
+        let code = via::connect::VipConnectWait(self.nic, of, limit, remote, none, to);
         fine("VipConnectWait", code)?;
         fine("VipConnectAccept", via::connect::VipConnectAccept(conn, self.vi))
     }
@@ -466,7 +432,7 @@ impl Via {
             recv.write(Descriptor { segments: 1, len: self.size, first, ..Descriptor::default() });
             recv
         };
-        fine("VipPostRecv", via::data::VipPostRecv(self.vi, at.cast(), self.handle))
+        fine("VipPostRecv", via::data::VipPostRecv(self.vi, at as usize, self.handle))
     }
 
     fn part(&self) -> Part {
@@ -485,13 +451,12 @@ impl Via {
             send.write(of);
             send
         };
-        fine("VipPostSend", via::data::VipPostSend(self.vi, at.cast(), self.handle))
+        fine("VipPostSend", via::data::VipPostSend(self.vi, at as usize, self.handle))
     }
 
     fn sent(&mut self) -> Result<()> {
-        let mut done = std::ptr::null_mut();
-        // SAFETY: the place is there.
-        let code = unsafe { via::data::VipSendWait(self.vi, LIMIT_MS.into(), &raw mut done) };
+        let mut done = 0;
+        let code = via::data::VipSendWait(self.vi, LIMIT_MS.into(), at(&mut done));
         fine("VipSendWait", code)
     }
 
@@ -511,16 +476,14 @@ impl Via {
 
     /// Receives a message.
     pub fn recv_last(&mut self) -> Result<()> {
-        let mut done = std::ptr::null_mut();
-        // SAFETY: the place is there.
-        let code = unsafe { via::data::VipRecvWait(self.vi, LIMIT_MS.into(), &raw mut done) };
+        let mut done = 0;
+        let code = via::data::VipRecvWait(self.vi, LIMIT_MS.into(), at(&mut done));
         fine("VipRecvWait", code)
     }
 
     /// Makes progress: the call asks for the end of a request that was never made.
     pub fn poll(&mut self) {
-        // SAFETY: nothing is stored.
-        unsafe { via::connect::VipConnectPeerDone(self.vi, std::ptr::null_mut()) };
+        via::connect::VipConnectPeerDone(self.vi, given::Place::NONE);
     }
 
     /// Writes to the memory of the other rank.

@@ -57,7 +57,7 @@ fn take(inside: &mut Inside, key: Key) -> Answer<Option<Status>> {
 }
 
 /// Waits for a request, stores its status when it has completed, and frees it.
-#[inline]
+#[inline(always)]
 pub fn ended(
     endpoint: Handle,
     request: Place<'_, Handle>,
@@ -71,8 +71,10 @@ pub fn ended(
     if ended.is_none() {
         ended = look_for(&mut inside, time, |i| take(i, key))?;
     }
+    if ended.is_some() {
+        request.store(0);
+    }
     give(ended, status, result);
-    ended.into_iter().for_each(|_| _ = request.store(0));
     Ok(())
 }
 

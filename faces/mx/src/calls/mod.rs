@@ -90,6 +90,8 @@ fn enter_to_match(
 /// Stores what was found, and if something was.
 #[inline]
 fn give<T: Copy>(found: Option<T>, to: Place<'_, T>, result: Place<'_, u32>) {
-    found.into_iter().for_each(|found| _ = to.store(found));
+    if let Some(found) = found {
+        to.store(found);
+    }
     result.store(found.is_some().into());
 }

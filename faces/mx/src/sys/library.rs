@@ -69,10 +69,11 @@ macro_rules! absent {
 absent! {
     c"mx_register_unexp_callback: use mx_register_unexp_handler":
         mx_register_unexp_callback(_callback: usize, _context: usize);
-    c"mx_iput is not part of MX":
-        mx_iput(_local: usize, _len: u32, _to: Addr, _remote: u64, _context: usize, _request: usize);
-    c"mx_iget is not part of MX":
-        mx_iget(_local: usize, _len: u32, _from: Addr, _remote: u64, _context: usize, _request: usize);
-    c"mx_buffered: use mx_ibuffered":
-        mx_buffered(_request: usize, _ms: u32, _result: usize);
+    c"mx_iput is not part of MX": mx_iput(
+        _local: usize, _len: u32, _to: Addr, _remote: u64, _context: usize, _request: usize
+    );
+    c"mx_iget is not part of MX": mx_iget(
+        _local: usize, _len: u32, _from: Addr, _remote: u64, _context: usize, _request: usize
+    );
+    c"mx_buffered: use mx_ibuffered": mx_buffered(_request: usize, _ms: u32, _result: usize);
 }

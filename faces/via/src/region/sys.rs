@@ -66,34 +66,26 @@ impl<'a> Span<'a> {
         unsafe { port.endpoint().posted().send(self.start, args) }
     }
 
-    /// Starts a write of the bytes to the other side; a completion with the context follows.
+    /// Starts a write of the bytes to memory of the other side, or a read of that to the bytes; a
+    /// completion with the context follows.
     ///
     /// # Errors
     /// Returns the errors of [`weft::endpoint::Posted::put`].
-    pub fn put(
+    pub fn remote(
         &self,
         port: &Port,
-        to: PeerId,
-        at: (u64, u64),
+        is_write: bool,
+        (peer, at): (PeerId, (u64, u64)),
         context: u64,
     ) -> Result<OpId, Refused> {
+        let posted = port.endpoint().posted();
         // SAFETY: the memory is there until the operation ends, or is taken back.
-        unsafe { port.endpoint().posted().put(self.start, self.len, to, at, context) }
-    }
-
-    /// Starts a read of the other side's memory to the bytes; a completion follows.
-    ///
-    /// # Errors
-    /// Returns the errors of [`weft::endpoint::Posted::get`].
-    pub fn get(
-        &self,
-        port: &Port,
-        of: PeerId,
-        at: (u64, u64),
-        context: u64,
-    ) -> Result<OpId, Refused> {
-        // SAFETY: the memory is there until the operation ends, or is taken back.
-        unsafe { port.endpoint().posted().get(self.start, self.len, of, at, context) }
+        unsafe {
+            match is_write {
+                true => posted.put(self.start, self.len, peer, at, context),
+                false => posted.get(self.start, self.len, peer, at, context),
+            }
+        }
     }
 }
 

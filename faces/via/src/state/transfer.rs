@@ -217,10 +217,7 @@ fn remote(port: &Port, plan: &Plan<'_>, vi: &Vi, (peer, offer): (PeerId, Offer),
             running.bounce.insert(Bounce::new(bytes)).span()
         }
     };
-    let begun = match is_write {
-        true => whole.put(port, peer, place, at),
-        false => whole.get(port, peer, place, at),
-    };
+    let begun = whole.remote(port, is_write, (peer, place), at);
     let op = match begun {
         Ok(op) => op,
         Err(refused) => return Begun::refused(refused, plan.operation),

@@ -76,35 +76,191 @@ impl Child {
     }
 }
 
+/// The packets that readers (children and the rank) lack.
+struct Backlog {
+    /// The packets; the first has the number `base`.
+    packets: VecDeque<Rc<[u8]>>,
+    base: u32,
+    /// `readers[i]`: number of readers that lack `packets[i]` and have all packets before it. The
+    /// last entry: number of readers that have all packets.
+    readers: VecDeque<u32>,
+}
+
+impl Backlog {
+    fn new(readers: u32) -> Backlog {
+        Backlog { packets: VecDeque::new(), base: 0, readers: VecDeque::from([readers]) }
+    }
+
+    /// Returns the number of the packet that comes next.
+    fn next(&self) -> u32 {
+        self.base.wrapping_add(self.packets.len() as u32)
+    }
+
+    /// Returns the index of a packet number (or of the number after the last packet).
+    fn place(&self, number: u32) -> usize {
+        number.wrapping_sub(self.base) as usize
+    }
+
+    /// Returns the packet of this number, which some reader lacks.
+    fn get(&self, number: u32) -> &Rc<[u8]> {
+        &self.packets[self.place(number)]
+    }
+
+    /// Appends the packet of this number. False if it is not the next one or finds no room.
+    fn push(&mut self, number: u32, bytes: &[u8]) -> bool {
+        let right = number == self.next() && self.packets.len() < 2 * WINDOW as usize;
+        if right {
+            self.packets.push_back(bytes.into());
+            self.readers.push_back(0);
+        }
+        right
+    }
+
+    /// Moves one reader past packet `number`.
+    fn passed(&mut self, number: u32) {
+        let at = self.place(number);
+        if let [this, next] = &mut self.readers.make_contiguous()[at..=at + 1] {
+            (*this, *next) = (*this - 1, *next + 1);
+        }
+    }
+
+    /// Removes a reader that lacks packet `number`.
+    fn leave(&mut self, number: u32) {
+        let at = self.place(number);
+        self.readers[at] -= 1;
+    }
+
+    /// Drops the packets that no reader lacks.
+    fn trim(&mut self) {
+        while self.readers.front() == Some(&0) && self.packets.pop_front().is_some() {
+            self.readers.pop_front();
+            self.base = self.base.wrapping_add(1);
+        }
+    }
+}
+
+/// The children of a member in the tree.
+struct Children {
+    list: Vec<Child>,
+    /// Indices into `list`, by peer.
+    by_peer: Vec<(PeerId, u32)>,
+}
+
+impl Children {
+    /// Makes the children of a role; `None` if one is named twice.
+    fn of(role: &GroupRole, mut granted: impl FnMut(PeerId) -> u32) -> Option<Children> {
+        let members =
+            tree::children(role.tree, 0, role.me as usize, role.size as usize).map(|m| m as u32);
+        let mut by_peer: Vec<(PeerId, u32)> = role.children.iter().copied().zip(0..).collect();
+        by_peer.sort_unstable();
+        if by_peer.windows(2).any(|two| two[0].0 == two[1].0) {
+            return None;
+        }
+        let child = |(&peer, member)| Child {
+            peer,
+            member,
+            granted: granted(peer),
+            sent: 0,
+            ask_at: None,
+            watch: Watch::default(),
+            lost: false,
+        };
+        let list: Vec<Child> = role.children.iter().zip(members).map(child).collect();
+        by_peer.retain(|(_, at)| (*at as usize) < list.len());
+        Some(Children { list, by_peer })
+    }
+
+    fn get_mut(&mut self, peer: PeerId) -> Option<&mut Child> {
+        let found = self.by_peer.binary_search_by_key(&peer, |(peer, _)| *peer).ok()?;
+        self.list.get_mut(self.by_peer[found].1 as usize)
+    }
+}
+
+/// Visits of the children in turn.
+#[derive(Default)]
+struct Round {
+    /// Index of the next child to visit.
+    at: usize,
+    /// Number of visits since one sent a packet.
+    in_vain: usize,
+    /// Time of the next due visit, of the children in the current round.
+    soonest: Option<Instant>,
+    /// Time of the next due visit, of all children after the last round.
+    visit_at: Option<Instant>,
+}
+
+impl Round {
+    /// Starts a new round: all children are to be visited.
+    fn begin(&mut self) {
+        (self.in_vain, self.soonest) = (0, None);
+    }
+
+    /// Notes a visit of one of `count` children, which is due again at a time.
+    fn visited(&mut self, sent: bool, due: Option<Instant>, count: usize) {
+        if sent {
+            self.begin();
+        }
+        self.in_vain += usize::from(!sent);
+        self.soonest = self.soonest.into_iter().chain(due).min();
+        self.at = if self.at + 1 < count { self.at + 1 } else { 0 };
+    }
+}
+
+/// The rank as a reader of the group's packets.
+struct Local {
+    /// Number of its next packet.
+    next: u32,
+    /// The rank takes packets before this number.
+    granted: u32,
+    watch: Watch,
+}
+
+/// The credit given to the sender above: the parent, or the root's rank.
+#[derive(Default)]
+struct Upwards {
+    /// Packets before this number may come; `None`: no grant yet.
+    granted: Option<u32>,
+    /// Time at which a further grant is sent even if it is less than a step.
+    at: Option<Instant>,
+}
+
+impl Upwards {
+    /// True if a further grant, of packets before `grant`, is to be sent now.
+    fn is_due(&mut self, grant: u32, now: Instant) -> bool {
+        let more = self.granted.map_or(STEP, |told| grant.wrapping_sub(told));
+        let late = more > 0 && *self.at.get_or_insert(now + LATE) <= now;
+        more >= STEP || late
+    }
+}
+
+/// Reports of members for the root, not yet sent.
+#[derive(Default)]
+struct News(VecDeque<(u32, u32)>);
+
+impl News {
+    /// Adds a report. If the queue is full, a report of a lost member replaces one of a slow
+    /// member: a loss ends the group, and the root has to learn of one.
+    fn add(&mut self, member: u32, state: u32) {
+        if self.0.len() < NEWS_MAX {
+            self.0.push_back((member, state));
+        } else if state == member::LOST {
+            let slow = self.0.iter_mut().find(|(_, waiting)| *waiting != member::LOST);
+            if let Some(slow) = slow {
+                *slow = (member, state);
+            }
+        }
+    }
+}
+
 /// A group, as the agent of one member keeps it.
 pub(super) struct Group {
-    /// The role; its list of children is moved into `children`.
     role: GroupRole,
-    /// Packets that a child or the rank lacks; the first has the number `base`.
-    pub(super) queue: VecDeque<Rc<[u8]>>,
-    base: u32,
-    /// `readers[i]`: number of readers (children and rank) that lack `queue[i]` and have all
-    /// packets before it. The last entry: number of readers that have all packets.
-    readers: VecDeque<u32>,
-    children: Vec<Child>,
-    /// Indices into `children`, by peer.
-    by_peer: Vec<(PeerId, u32)>,
-    /// Index of the next child to visit, and the number of visits since one sent a packet.
-    at: usize,
-    in_vain: usize,
-    /// Time of the next due visit: of the children in the current round, and of all after the last
-    /// round.
-    soonest: Option<Instant>,
-    visit_at: Option<Instant>,
-    /// Number of the rank's next packet; the rank takes packets before `local_granted`.
-    local: u32,
-    local_granted: u32,
-    local_watch: Watch,
-    /// Granted to the parent, or to the root's rank; `None`: no grant yet.
-    granted_up: Option<u32>,
-    /// Time at which a further grant is sent even if it is less than a step.
-    grant_at: Option<Instant>,
-    news: VecDeque<(u32, u32)>,
+    backlog: Backlog,
+    children: Children,
+    round: Round,
+    local: Local,
+    upwards: Upwards,
+    news: News,
     /// The group is in the queue of groups to process.
     pub(super) is_due: bool,
     /// A peer or the rank had no room for a packet.
@@ -120,45 +276,17 @@ fn before(a: u32, b: u32) -> bool {
 impl Group {
     /// Makes a group; `granted` returns the earlier grant of each child. `None` if a child is named
     /// twice.
-    pub(super) fn new(mut role: GroupRole, granted: impl FnMut(PeerId) -> u32) -> Option<Group> {
-        let members =
-            tree::children(role.tree, 0, role.me as usize, role.size as usize).map(|m| m as u32);
-        let peers = std::mem::take(&mut role.children);
-        let mut by_peer: Vec<(PeerId, u32)> = peers.iter().copied().zip(0..).collect();
-        by_peer.sort_unstable();
-        if by_peer.windows(2).any(|two| two[0].0 == two[1].0) {
-            return None;
-        }
-        let mut granted = granted;
-        let child = |(peer, member)| Child {
-            peer,
-            member,
-            granted: granted(peer),
-            sent: 0,
-            ask_at: None,
-            watch: Watch::default(),
-            lost: false,
-        };
-        let children: Vec<Child> = peers.into_iter().zip(members).map(child).collect();
-        by_peer.retain(|(_, at)| (*at as usize) < children.len());
-        let readers = children.len() as u32 + u32::from(role.me != 0);
+    pub(super) fn new(role: GroupRole, granted: impl FnMut(PeerId) -> u32) -> Option<Group> {
+        let children = Children::of(&role, granted)?;
+        let readers = children.list.len() as u32 + u32::from(role.me != 0);
         Some(Group {
             role,
-            queue: VecDeque::new(),
-            base: 0,
-            readers: VecDeque::from([readers]),
+            backlog: Backlog::new(readers),
             children,
-            by_peer,
-            at: 0,
-            in_vain: 0,
-            soonest: None,
-            visit_at: None,
-            local: 0,
-            local_granted: WINDOW,
-            local_watch: Watch::default(),
-            granted_up: None,
-            grant_at: None,
-            news: VecDeque::new(),
+            round: Round::default(),
+            local: Local { next: 0, granted: WINDOW, watch: Watch::default() },
+            upwards: Upwards::default(),
+            news: News::default(),
             is_due: false,
             lacks_room: false,
             armed: None,
@@ -173,55 +301,26 @@ impl Group {
         self.role.parent
     }
 
-    fn next(&self) -> u32 {
-        self.base.wrapping_add(self.queue.len() as u32)
+    /// Returns the number of packets that a child or the rank lacks.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.backlog.packets.len()
     }
 
     /// Starts a new round: all children are to be visited.
     pub(super) fn begin(&mut self) {
-        (self.in_vain, self.soonest) = (0, None);
+        self.round.begin();
     }
 
     /// Appends the packet of this number. False if it is not the next one or was not granted.
     pub(super) fn push(&mut self, number: u32, bytes: &[u8]) -> bool {
-        let granted = self.granted_up.is_some_and(|g| before(number, g));
-        let right = granted && number == self.next() && self.queue.len() < 2 * WINDOW as usize;
-        if right {
-            self.queue.push_back(bytes.into());
-            self.readers.push_back(0);
-        }
-        right
-    }
-
-    /// Returns the index in the queue of a packet number (or of the number after the last packet).
-    fn place(&self, number: u32) -> usize {
-        number.wrapping_sub(self.base) as usize
-    }
-
-    /// Moves one reader past packet `number`.
-    fn passed(&mut self, number: u32) {
-        let at = self.place(number);
-        if let [this, next] = &mut self.readers.make_contiguous()[at..=at + 1] {
-            (*this, *next) = (*this - 1, *next + 1);
-        }
-    }
-
-    /// Drops the packets that no reader lacks.
-    fn trim(&mut self) {
-        while self.readers.front() == Some(&0) && self.queue.pop_front().is_some() {
-            self.readers.pop_front();
-            self.base = self.base.wrapping_add(1);
-        }
-    }
-
-    fn child(&mut self, peer: PeerId) -> Option<&mut Child> {
-        let found = self.by_peer.binary_search_by_key(&peer, |(peer, _)| *peer).ok()?;
-        self.children.get_mut(self.by_peer[found].1 as usize)
+        let granted = self.upwards.granted.is_some_and(|g| before(number, g));
+        granted && self.backlog.push(number, bytes)
     }
 
     /// Notes a grant of a child. False if the peer is not a child.
     pub(super) fn child_granted(&mut self, peer: PeerId, granted: u32) -> bool {
-        let Some(child) = self.child(peer) else { return false };
+        let Some(child) = self.children.get_mut(peer) else { return false };
         // A grant is at most one window ahead of the packets sent.
         if granted.wrapping_sub(child.sent) <= WINDOW {
             child.granted = granted;
@@ -231,9 +330,9 @@ impl Group {
 
     /// Notes a grant of the rank. False if the rank cannot have taken these packets.
     pub(super) fn rank_granted(&mut self, granted: u32) -> bool {
-        let right = granted.wrapping_sub(self.local) <= WINDOW;
+        let right = granted.wrapping_sub(self.local.next) <= WINDOW;
         if right {
-            self.local_granted = granted;
+            self.local.granted = granted;
         }
         right
     }
@@ -241,12 +340,10 @@ impl Group {
     /// Marks a peer as lost. True if the peer belongs to this group.
     pub(super) fn lose(&mut self, peer: PeerId, agent: &mut dyn ToAgent) -> bool {
         let mut found = false;
-        if let Some(child) = self.child(peer).filter(|child| !child.lost) {
+        if let Some(child) = self.children.get_mut(peer).filter(|child| !child.lost) {
             child.lost = true;
-            let (member, at) = (child.member, child.sent);
-            let at = self.place(at);
-            self.readers[at] -= 1;
-            self.report(member, member::LOST);
+            self.backlog.leave(child.sent);
+            self.news.add(child.member, member::LOST);
             found = true;
         }
         if self.role.parent == peer {
@@ -257,17 +354,9 @@ impl Group {
         found
     }
 
-    /// Queues a report for the root. If the queue is full, a report of a lost member replaces one
-    /// of a slow member: a loss ends the group, and the root has to learn of one.
+    /// Queues a report for the root.
     pub(super) fn report(&mut self, member: u32, state: u32) {
-        if self.news.len() < NEWS_MAX {
-            self.news.push_back((member, state));
-        } else if state == member::LOST {
-            let slow = self.news.iter_mut().find(|(_, waiting)| *waiting != member::LOST);
-            if let Some(slow) = slow {
-                *slow = (member, state);
-            }
-        }
+        self.news.add(member, state);
     }
 
     /// Does the work that is possible, up to a cost of `left`. False if work remains.
@@ -279,10 +368,10 @@ impl Group {
     ) -> bool {
         let done = self.send_round(now, agent, left);
         self.give_rank(agent, left);
-        self.trim();
-        let stuck = !self.is_root() && before(self.local, self.next());
-        if self.local_watch.look(stuck, now) {
-            self.report(self.role.me, member::SLOW);
+        self.backlog.trim();
+        let stuck = !self.is_root() && before(self.local.next, self.backlog.next());
+        if self.local.watch.look(stuck, now) {
+            self.news.add(self.role.me, member::SLOW);
         }
         self.send_up(now, agent);
         done
@@ -291,78 +380,75 @@ impl Group {
     /// Visits children in turn, until a whole round sent no packet. Each visit sends one packet, so
     /// that no child waits for the stream of another.
     fn send_round(&mut self, now: Instant, agent: &mut dyn ToAgent, left: &mut u32) -> bool {
-        while self.in_vain < self.children.len() {
+        let count = self.children.list.len();
+        while self.round.in_vain < count {
             if *left == 0 {
                 return false;
             }
-            let (sent, cost) = self.send_to_next(now, agent);
+            let at = self.round.at;
+            let (sent, cost) = self.send_to(at, now, agent);
             *left = left.saturating_sub(cost);
-            if sent {
-                self.begin();
-            }
-            self.in_vain += usize::from(!sent);
-            let due = self.children[self.at].due();
-            self.soonest = self.soonest.into_iter().chain(due).min();
-            self.at = if self.at + 1 < self.children.len() { self.at + 1 } else { 0 };
+            self.round.visited(sent, self.children.list[at].due(), count);
         }
-        self.visit_at = self.soonest;
+        self.round.visit_at = self.round.soonest;
         true
     }
 
-    /// Visits the next child. Returns true if it sent a packet, and the cost.
-    fn send_to_next(&mut self, now: Instant, agent: &mut dyn ToAgent) -> (bool, u32) {
-        let (base, next, group) = (self.base, self.next(), self.role.group);
-        let child = &mut self.children[self.at];
+    /// Visits a child. Returns true if it sent a packet, and the cost.
+    fn send_to(&mut self, at: usize, now: Instant, agent: &mut dyn ToAgent) -> (bool, u32) {
+        let (next, group) = (self.backlog.next(), self.role.group);
+        let child = &mut self.children.list[at];
         if child.lost {
             return (false, 1);
         }
         let (number, mut cost, mut sent) = (child.sent, 1, false);
         if before(number, next) && before(number, child.granted) {
-            let bytes = &self.queue[number.wrapping_sub(base) as usize];
+            let bytes = self.backlog.get(number);
             sent = agent.send(child.peer, &Packet::Mcast(Mcast { group, number }), bytes);
             self.lacks_room |= !sent;
             child.sent = number.wrapping_add(sent.into());
             cost += PACKET_COST;
         }
-        let slow = child.watch.look(before(child.sent, next), now).then_some(child.member);
+        if child.watch.look(before(child.sent, next), now) {
+            self.news.add(child.member, member::SLOW);
+        }
         if child.ask(now, agent) {
             cost += PACKET_COST;
         }
         if sent {
-            self.passed(number);
+            self.backlog.passed(number);
         }
-        slow.into_iter().for_each(|member| self.report(member, member::SLOW));
         (sent, cost)
     }
 
     fn give_rank(&mut self, agent: &mut dyn ToAgent, left: &mut u32) {
-        let next = self.next();
-        while !self.is_root() && before(self.local, next) && before(self.local, self.local_granted)
-        {
+        if self.is_root() {
+            return;
+        }
+        let Local { next, granted, .. } = &mut self.local;
+        while before(*next, self.backlog.next()) && before(*next, *granted) {
             if !agent.has_room() {
                 self.lacks_room = true;
                 return;
             }
-            let bytes = &self.queue[self.place(self.local)];
-            agent.tell(Control::GroupPacket(self.role.group, self.local, bytes.to_vec()));
-            self.passed(self.local);
-            self.local = self.local.wrapping_add(1);
+            let bytes = self.backlog.get(*next).to_vec();
+            agent.tell(Control::GroupPacket(self.role.group, *next, bytes));
+            self.backlog.passed(*next);
+            *next = next.wrapping_add(1);
             *left = left.saturating_sub(PACKET_COST);
         }
     }
 
     fn send_up(&mut self, now: Instant, agent: &mut dyn ToAgent) {
         let group = self.role.group;
-        let grant = self.base.wrapping_add(WINDOW);
-        let more = self.granted_up.map_or(STEP, |told| grant.wrapping_sub(told));
-        let late = more > 0 && *self.grant_at.get_or_insert(now + LATE) <= now;
-        let due = more >= STEP || late;
+        let grant = self.backlog.base.wrapping_add(WINDOW);
+        let due = self.upwards.is_due(grant, now);
         if self.is_root() {
             if due {
-                (self.granted_up, self.grant_at) = (Some(grant), None);
+                self.upwards = Upwards { granted: Some(grant), at: None };
                 agent.tell(Control::GroupGrant(group, grant));
             }
-            for (who, state) in self.news.drain(..) {
+            for (who, state) in self.news.0.drain(..) {
                 agent.tell(Control::GroupMember(group, who, state == member::SLOW));
             }
             return;
@@ -370,15 +456,15 @@ impl Group {
         if due {
             let sent = self.send_grant(grant, (0, member::FINE), agent);
             self.lacks_room |= !sent;
-            self.grant_at = (!sent).then(|| now + LATE);
-            self.granted_up = if sent { Some(grant) } else { self.granted_up };
+            self.upwards.at = (!sent).then(|| now + LATE);
+            self.upwards.granted = if sent { Some(grant) } else { self.upwards.granted };
         }
-        while let (Some(granted), Some(&news)) = (self.granted_up, self.news.front()) {
+        while let (Some(granted), Some(&news)) = (self.upwards.granted, self.news.0.front()) {
             if !self.send_grant(granted, news, agent) {
                 self.lacks_room = true;
                 return;
             }
-            self.news.pop_front();
+            self.news.0.pop_front();
         }
     }
 
@@ -395,7 +481,7 @@ impl Group {
 
     /// Returns the time of the next call of [`progress`](Self::progress).
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let all = [self.visit_at, self.local_watch.due(), self.grant_at];
+        let all = [self.round.visit_at, self.local.watch.due(), self.upwards.at];
         all.into_iter().flatten().min()
     }
 }

@@ -207,7 +207,7 @@ fn groups__a_slow_rank_holds_up_the_root_in_bounded_room_and_is_named() {
             n += 1;
             assert!(n < 10 * WINDOW * 8, "{tree}: nothing holds the root up");
         }
-        let queued = |m: &Groups| m.groups[&GROUP].queue.len();
+        let queued = |m: &Groups| m.groups[&GROUP].waiting();
         assert!(world.members.iter().all(|m| queued(m) <= 2 * WINDOW as usize));
         let waiting = world.told[slow].iter().filter_map(number).count();
         assert!(waiting <= WINDOW as usize, "{tree}: {waiting}");

@@ -24,6 +24,8 @@ mod control;
 mod counters;
 mod groups;
 mod hub;
+mod inbox;
+mod outbox;
 mod payloads;
 mod proxy;
 mod services;

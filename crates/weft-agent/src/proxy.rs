@@ -5,24 +5,18 @@
 
 use super::counters::{Counters, InKernel};
 use super::groups::{Groups, ToAgent};
-use super::payloads::Payloads;
+use super::inbox::{Held, Inbound, Inbox};
+use super::outbox::Outbox;
 use super::Control;
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use weft_core::relay::{Arrival, CallerRoom, LinkTo, Out, Relay, RelayEvent, RelayStats};
-use weft_core::wire::{
-    self, field, flags, status, HeaderBuf, Packet, PacketType, Piece, PIECES_MAX,
-};
+use weft_core::wire::{self, field, flags, status, HeaderBuf, Packet, PacketType};
 use weft_core::{Config, EndpointId, Instant, PeerId, Pulse};
 use weft_link::pieces::Pieces;
 use weft_link::Bytes;
 
-/// Highest number of packets and messages that wait for room in the rank's ring.
-const INBOX_MAX: usize = 1024;
 /// Interval of checks of the rank's process; shorter than the interval of a peer's questions.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-/// Memory of a held packet beside its payload, in bytes.
-const HELD: usize = 160;
 
 /// The ring to the rank.
 pub trait ToRank {
@@ -45,37 +39,40 @@ pub struct Limits {
     pub groups: usize,
 }
 
-/// A packet or message that waits for room in the rank's ring.
-enum Inbound {
-    Packet(Option<PeerId>, HeaderBuf, Vec<u8>),
-    Say(Control),
+/// The process of a rank, as its agent sees it.
+#[derive(Default)]
+struct Process {
+    /// Number of its packets and messages.
+    heard: u64,
+    /// Number of them at the last check.
+    checked: u64,
+    /// Time of the next check.
+    check_at: Instant,
 }
 
-impl Inbound {
-    fn len(&self) -> usize {
-        match self {
-            Inbound::Packet(_, _, payload) => payload.len() + 64,
-            Inbound::Say(Control::GroupPacket(_, _, bytes)) => bytes.len() + 64,
-            Inbound::Say(_) => 256,
+impl Process {
+    /// Checks the process at intervals. One that the agent cannot see counts as running while it
+    /// sends something. `None` between two checks.
+    fn check(&mut self, now: Instant, rank: &impl ToRank) -> Option<Pulse> {
+        if now < self.check_at {
+            return None;
         }
+        self.check_at = now + CHECK_EVERY;
+        let talks = self.heard != std::mem::replace(&mut self.checked, self.heard);
+        let pulse = rank.pulse();
+        let unseen = talks && pulse == Pulse::Unseen;
+        Some(if unseen { Pulse::Runs } else { pulse })
     }
 }
 
 /// The state of one rank in its agent.
 pub struct Proxy {
     relay: Relay,
-    payloads: Payloads,
-    inbox: VecDeque<Inbound>,
-    inbox_bytes: usize,
-    /// Held packets, by peer and number.
-    held: BTreeMap<(u32, u32), (HeaderBuf, Vec<u8>)>,
-    held_bytes: usize,
+    outbox: Outbox,
+    inbox: Inbox,
+    held: Held,
     /// Packets of which some pieces arrived.
     pieces: Pieces,
-    /// Pieces of a packet that is longer than its link carries.
-    cut: VecDeque<Out>,
-    /// Number of packets sent in pieces.
-    packets_cut: u64,
     scratch: Vec<u8>,
     counters: Counters,
     groups: Groups,
@@ -83,10 +80,7 @@ pub struct Proxy {
     peers_max: u32,
     /// The rank has ended: nothing is delivered to it any more.
     gone: bool,
-    /// Count of the rank's packets and messages: now, and at the last check of its process.
-    heard: [u64; 2],
-    /// Time of the next check of its process.
-    look_at: Instant,
+    process: Process,
 }
 
 impl Proxy {
@@ -95,21 +89,16 @@ impl Proxy {
         Proxy {
             peers_max: config.peers_max,
             relay: Relay::new(rank, config),
-            payloads: Payloads::default(),
-            inbox: VecDeque::new(),
-            inbox_bytes: 0,
-            held: BTreeMap::new(),
-            held_bytes: 0,
+            outbox: Outbox::default(),
+            inbox: Inbox::default(),
+            held: Held::default(),
             pieces: Pieces::default(),
-            cut: VecDeque::new(),
-            packets_cut: 0,
             scratch: Vec::new(),
             counters: Counters::default(),
             groups: Groups::default(),
             limits,
             gone: false,
-            heard: [0; 2],
-            look_at: Instant(0),
+            process: Process::default(),
         }
     }
 
@@ -121,17 +110,17 @@ impl Proxy {
     /// Sends a message to the rank as soon as its ring has room.
     pub fn say(&mut self, message: Control) {
         if !self.gone {
-            self.queue(Inbound::Say(message));
+            self.inbox.push(Inbound::Say(message));
         }
     }
 
     /// Takes a packet of the rank.
     #[inline]
     pub fn packet(&mut self, peer: PeerId, header: &[u8], payload: Bytes<'_>) {
-        self.heard[0] += 1;
-        let handle = self.payloads.keep(payload);
+        self.process.heard += 1;
+        let handle = self.outbox.payloads.keep(payload);
         if self.relay.from_rank(peer, header, handle).is_err() {
-            self.payloads.release(handle);
+            self.outbox.payloads.release(handle);
         }
     }
 
@@ -209,22 +198,10 @@ impl Proxy {
     /// Forgets a peer.
     pub fn forget(&mut self, peer: PeerId) {
         self.relay.disconnect(peer);
-        // Only packets of this peer, independent of the number held for others.
-        let of_peer = (peer.0, 0)..=(peer.0, u32::MAX);
-        let held: Vec<(u32, u32)> = self.held.range(of_peer).map(|(key, _)| *key).collect();
-        held.into_iter().for_each(|key| drop(self.take_held(key)));
+        self.held.forget(peer);
         self.pieces.forget(peer);
-        let (payloads, cut) = (&mut self.payloads, &mut self.cut);
-        cut.iter().filter(|out| out.peer == peer).for_each(|out| payloads.release(out.payload));
-        cut.retain(|out| out.peer != peer);
+        self.outbox.forget(peer);
         self.lose(peer);
-    }
-
-    /// Removes and returns a held packet that is next in order or is forgotten.
-    fn take_held(&mut self, key: (u32, u32)) -> Option<(HeaderBuf, Vec<u8>)> {
-        let held = self.held.remove(&key)?;
-        self.held_bytes -= held.1.len() + HELD;
-        Some(held)
     }
 
     /// Takes a frame from a link.
@@ -237,11 +214,11 @@ impl Proxy {
         rank: &mut impl ToRank,
     ) {
         let bytes_max = self.limits.bytes;
-        let inbox = self.inbox.len() < INBOX_MAX && self.inbox_bytes < bytes_max;
+        let inbox = self.inbox.has_room(bytes_max);
         if !inbox || self.relay.pulse() != Pulse::Runs {
             self.check_rank(now, rank);
         }
-        let room = CallerRoom { deliver: inbox || self.gone, hold: self.held_bytes < bytes_max };
+        let room = CallerRoom { deliver: inbox || self.gone, hold: self.held.bytes() < bytes_max };
         match self.relay.from_wire(now, link, header, room) {
             Arrival::Drop => {}
             Arrival::Piece(peer, [seq, expected], piece) => {
@@ -251,10 +228,8 @@ impl Proxy {
                 }
             }
             Arrival::Hold(peer, seq) => {
-                self.take_held((peer.0, seq.0));
-                self.held_bytes += payload.len() + HELD;
-                let kept = (HeaderBuf::copy_of(header), payload.to_vec());
-                self.held.insert((peer.0, seq.0), kept);
+                let header = HeaderBuf::copy_of(header);
+                self.held.insert((peer.0, seq.0), header, payload.to_vec());
             }
             Arrival::Deliver(from) => {
                 let mut scratch = std::mem::take(&mut self.scratch);
@@ -263,7 +238,7 @@ impl Proxy {
                 self.take(now, (from, header), &scratch, rank);
                 self.scratch = scratch;
                 while let Some((peer, seq)) = self.relay.next_held() {
-                    let Some((header, payload)) = self.take_held((peer.0, seq.0)) else {
+                    let Some((header, payload)) = self.held.take((peer.0, seq.0)) else {
                         continue;
                     };
                     self.take(now, (Some(peer), header.as_slice()), &payload, rank);
@@ -307,18 +282,15 @@ impl Proxy {
     }
 
     /// Checks the rank's process at intervals, when a peer asks for the rank or the rank takes
-    /// nothing. A process that the agent cannot see counts as running while it sends something.
+    /// nothing.
     #[cold]
     fn check_rank(&mut self, now: Instant, rank: &impl ToRank) {
-        if now < self.look_at || self.gone {
+        if self.gone {
             return;
         }
-        self.look_at = now + CHECK_EVERY;
-        let [heard, before] = self.heard;
-        self.heard[1] = heard;
-        let pulse = rank.pulse();
-        let talks = pulse == Pulse::Unseen && heard != before;
-        self.relay.set_pulse(if talks { Pulse::Runs } else { pulse });
+        if let Some(pulse) = self.process.check(now, rank) {
+            self.relay.set_pulse(pulse);
+        }
     }
 
     /// Serves a packet on behalf of the rank. False if the packet is for the rank.
@@ -351,31 +323,12 @@ impl Proxy {
             return;
         }
         let packet = Inbound::Packet(from, HeaderBuf::copy_of(header), payload.to_vec());
-        self.queue(packet);
-    }
-
-    fn queue(&mut self, inbound: Inbound) {
-        self.inbox_bytes += inbound.len();
-        self.inbox.push_back(inbound);
+        self.inbox.push(packet);
     }
 
     /// Delivers waiting packets and messages to the rank. True if one was delivered.
     pub fn pump(&mut self, rank: &mut impl ToRank) -> bool {
-        let before = self.inbox.len();
-        while let Some(first) = self.inbox.front() {
-            let went = match first {
-                Inbound::Packet(from, header, payload) => {
-                    rank.deliver(*from, header.as_slice(), payload)
-                }
-                Inbound::Say(message) => rank.say(message),
-            };
-            if !went {
-                break;
-            }
-            self.inbox_bytes -= first.len();
-            self.inbox.pop_front();
-        }
-        let did = self.inbox.len() < before;
+        let did = self.inbox.pump(rank);
         if did {
             self.groups.retry();
         }
@@ -403,64 +356,31 @@ impl Proxy {
     /// True if there may be a packet to send.
     #[inline]
     pub fn has_output(&self) -> bool {
-        self.relay.has_output() || !self.cut.is_empty()
+        self.relay.has_output() || self.outbox.has_pieces()
     }
 
     /// Returns the next packet to send. [`bytes_of`](Self::bytes_of) returns its payload until
     /// [`sent`](Self::sent) is called.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Out> {
-        if let Some(piece) = self.cut.pop_front() {
+        if let Some(piece) = self.outbox.piece() {
             return Some(piece);
         }
         let out = self.relay.poll_transmit(now)?;
-        let len = out.header.as_slice().len() + self.payloads.get(out.payload).len();
-        if len > out.fits as usize || out.padding > 0 {
-            return Some(self.fit(out));
-        }
-        Some(out)
-    }
-
-    /// Makes the payload of a packet that only has a length, or the pieces of one that is longer
-    /// than its link carries.
-    #[cold]
-    fn fit(&mut self, out: Out) -> Out {
-        if out.padding > 0 {
-            let zeros = vec![0; out.padding as usize];
-            let payload = self.payloads.keep(Bytes::from_slice(&zeros));
-            return Out { payload, last: true, ..out };
-        }
-        let header = out.header.as_slice();
-        let kind = header.get(field::TYPE).and_then(|&kind| PacketType::try_from(kind).ok());
-        let payload = self.payloads.get(out.payload).to_vec();
-        let room = Piece::room(out.fits, header.len()) as usize;
-        let cuts = kind.is_some_and(PacketType::is_sequenced) && room > 0;
-        if !cuts || payload.is_empty() || payload.len() > PIECES_MAX as usize {
-            return out;
-        }
-        let total = payload.len() as u32;
-        for (offset, part) in (0..).step_by(room).zip(payload.chunks(room)) {
-            let piece = Piece { offset, total };
-            let body = [header, part].concat();
-            let payload = self.payloads.keep(Bytes::from_slice(&body));
-            let header = piece.header_of(&out.header);
-            self.cut.push_back(Out { header, payload, fits: u32::MAX, last: true, ..out });
-        }
-        self.packets_cut += 1;
-        self.cut.pop_front().unwrap_or(out)
+        Some(self.outbox.fitted(out))
     }
 
     /// Returns the payload of a packet.
     #[inline]
     pub fn bytes_of(&self, out: &Out) -> &[u8] {
-        self.payloads.get(out.payload)
+        self.outbox.payloads.get(out.payload)
     }
 
     /// Notes that a link has taken a packet.
     #[inline]
     pub fn sent(&mut self, out: &Out) {
         if out.last {
-            self.payloads.release(out.payload);
+            self.outbox.payloads.release(out.payload);
         }
     }
 
@@ -468,7 +388,7 @@ impl Proxy {
     /// [forgotten](Self::forget) by then.
     pub fn notice(&mut self, mut lost: impl FnMut(PeerId)) {
         while let Some(handle) = self.relay.poll_free() {
-            self.payloads.release(handle);
+            self.outbox.payloads.release(handle);
         }
         while let Some(event) = self.relay.poll_event() {
             match event {
@@ -476,7 +396,7 @@ impl Proxy {
                 RelayEvent::Room => self.groups.retry(),
                 RelayEvent::Path(peer, mtu) => self.say(Control::Path(peer, mtu)),
                 RelayEvent::Stuck(peer, after_ms, kind, payload) => {
-                    let len = (kind.header_len() + self.payloads.get(payload).len()) as u32;
+                    let len = (kind.header_len() + self.outbox.payloads.get(payload).len()) as u32;
                     self.forget(peer);
                     self.say(Control::Stuck(peer, after_ms, kind, len));
                     lost(peer);
@@ -507,8 +427,8 @@ impl Proxy {
 
     /// True if the rank may send more; if not, only this rank waits.
     pub fn has_room(&self) -> bool {
-        let bytes = self.payloads.bytes() + self.relay.kept_bytes();
-        self.inbox.len() < INBOX_MAX && bytes < self.limits.bytes
+        let bytes = self.outbox.payloads.bytes() + self.relay.kept_bytes();
+        self.inbox.takes_more() && bytes < self.limits.bytes
     }
 
     /// Notes the end of the rank. Its peers are told when all its packets have arrived.
@@ -516,7 +436,6 @@ impl Proxy {
         self.gone = true;
         self.relay.set_pulse(Pulse::Runs);
         self.inbox.clear();
-        self.inbox_bytes = 0;
         self.relay.rank_gone();
     }
 
@@ -544,7 +463,7 @@ impl Proxy {
 
     /// Returns the number of packets sent in pieces.
     pub fn packets_cut(&self) -> u64 {
-        self.packets_cut
+        self.outbox.packets_cut()
     }
 
     /// Returns the work done by groups, in visits of a child.
@@ -563,10 +482,10 @@ struct OfGroups<'a>(&'a mut Proxy);
 
 impl ToAgent for OfGroups<'_> {
     fn send(&mut self, peer: PeerId, packet: &Packet, bytes: &[u8]) -> bool {
-        let handle = self.0.payloads.keep(Bytes::from_slice(bytes));
+        let handle = self.0.outbox.payloads.keep(Bytes::from_slice(bytes));
         let taken = self.0.relay.inject(peer, packet, 0, handle);
         if !taken {
-            self.0.payloads.release(handle);
+            self.0.outbox.payloads.release(handle);
         }
         taken
     }
@@ -576,6 +495,6 @@ impl ToAgent for OfGroups<'_> {
     }
 
     fn has_room(&self) -> bool {
-        self.0.inbox.len() < INBOX_MAX / 16
+        self.0.inbox.is_short()
     }
 }

@@ -5,16 +5,21 @@
 //! does no I/O and reads no clock. The program says which messages it has taken, so the credit of
 //! the others is that of the program, not of the socket between it and its agent.
 
+mod events;
+mod incoming;
+mod outgoing;
+
 use crate::local::MAIL_MAX;
-use std::collections::{BTreeMap, VecDeque};
+use events::Events;
+use incoming::Incoming;
+use outgoing::{Outgoing, Waiting};
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_core::Instant;
 use weft_names::directory::Gone;
-use weft_names::groups::{
-    GroupConfig, GroupEnd, GroupEvent, GroupHead, Kind, SendError, Take, Wanted,
-};
+use weft_names::groups::{GroupConfig, GroupEnd, GroupEvent, GroupHead, Kind, SendError, Take};
 use weft_names::wire::{Reader, WireError, Writer};
 use weft_names::{Binding, BindingId, Life, NameEvent, Notice};
 
@@ -29,8 +34,6 @@ pub const OUT_BYTES: usize = 1 << 21;
 /// Bytes of messages that came and were not taken. One message more finds room, of one member at a
 /// time, if it is the next of its sender: later ones may take all of this room.
 pub const IN_BYTES: usize = 1 << 21;
-/// Time after which a message beyond that gives its place to another one, if it is not whole.
-const BEYOND: Duration = Duration::from_secs(5);
 /// Events that wait for the program. From here on it sends nothing, and hears of no changes.
 const EVENTS_MAX: usize = 256;
 /// Messages that the program has and has not said to have taken.
@@ -136,14 +139,6 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A message that waits for credit of its receivers.
-#[derive(Debug)]
-struct Waiting {
-    to: To,
-    payload: Arc<[u8]>,
-    end: Instant,
-}
-
 /// The outcome of sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sending {
@@ -168,47 +163,16 @@ pub enum NotSent {
     Full,
 }
 
-/// The one message that may take more than [`IN_BYTES`].
-#[derive(Debug)]
-struct Beyond {
-    from: BindingId,
-    record: u32,
-    number: u64,
-    since: Instant,
-    /// The message has come whole, and the program has not taken it.
-    is_whole: bool,
-}
-
-/// The parts of a message; those that have not come are none.
-type Parts = Vec<Option<Vec<u8>>>;
-
 /// A membership of a group.
 #[derive(Debug)]
 pub struct Membership {
     group: GroupEnd,
-    numbers: u64,
-    /// Messages under way.
-    out: BTreeMap<u64, Arc<[u8]>>,
-    out_bytes: usize,
-    /// Messages of which parts are missing, by member, its record and their number.
-    parts: BTreeMap<(BindingId, u32, u64), Parts>,
-    /// Messages that came whole, and wait for earlier ones.
-    whole: BTreeMap<(BindingId, u64), Vec<u8>>,
-    in_bytes: usize,
-    beyond: Option<Beyond>,
-    /// Messages that the program has and has not taken; no member: it is gone.
-    given: VecDeque<(Option<BindingId>, u64, usize)>,
-    /// Events for the program, messages with their number.
-    events: VecDeque<(GroupNotice, u64)>,
-    /// Number of events that are no messages, which windows bound.
-    notices: usize,
-    seq: u64,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    events: Events,
+    /// The program was told the end of its first snapshot.
     is_told_all: bool,
-    waiting: Option<Waiting>,
-    sent: Option<Result<u64, NotSent>>,
     evicted: VecDeque<BindingId>,
-    /// Parts that found no room.
-    pub dropped: u64,
 }
 
 /// Returns the settings of a membership.
@@ -221,22 +185,11 @@ impl Membership {
     pub fn new(kind: u32, me: BindingId, config: GroupConfig) -> Membership {
         Membership {
             group: GroupEnd::new(kind, me, config),
-            numbers: 0,
-            out: BTreeMap::new(),
-            out_bytes: 0,
-            parts: BTreeMap::new(),
-            whole: BTreeMap::new(),
-            in_bytes: 0,
-            beyond: None,
-            given: VecDeque::new(),
-            events: VecDeque::new(),
-            notices: 0,
-            seq: 0,
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            events: Events::default(),
             is_told_all: false,
-            waiting: None,
-            sent: None,
             evicted: VecDeque::new(),
-            dropped: 0,
         }
     }
 
@@ -252,12 +205,17 @@ impl Membership {
 
     /// Returns the bytes of messages that came and were not taken.
     pub fn held_bytes(&self) -> usize {
-        self.in_bytes
+        self.incoming.bytes
+    }
+
+    /// Returns the number of parts that found no room.
+    pub fn dropped(&self) -> u64 {
+        self.incoming.dropped
     }
 
     /// True if it takes another event of the directory now.
     pub fn has_room(&self) -> bool {
-        self.events.len() < EVENTS_MAX
+        self.events.has_room()
     }
 
     /// Takes an event of the subscription to the group's type.
@@ -269,7 +227,7 @@ impl Membership {
             Notice::SnapshotEnd if !self.is_told_all => {
                 self.is_told_all = true;
                 self.settle(now);
-                self.tell(GroupNotice::SnapshotEnd);
+                self.events.tell(GroupNotice::SnapshotEnd);
             }
             _ => {}
         }
@@ -281,14 +239,14 @@ impl Membership {
         if payload.len() > MAIL_MAX {
             return Sending::Refused(NotSent::Long);
         }
-        if self.waiting.is_some() {
+        if self.outgoing.waiting.is_some() {
             return Sending::Refused(NotSent::Second);
         }
         let payload: Arc<[u8]> = payload.into();
         match self.try_send(now, &to, &payload) {
             Ok(number) => Sending::Sent(number),
             Err(NotSent::Group(SendError::Busy { .. }) | NotSent::Full) if !wait.is_zero() => {
-                self.waiting = Some(Waiting { to, payload, end: now + wait });
+                self.outgoing.waiting = Some(Waiting { to, payload, end: now + wait });
                 Sending::Waits
             }
             Err(why) => Sending::Refused(why),
@@ -296,11 +254,10 @@ impl Membership {
     }
 
     fn try_send(&mut self, now: Instant, to: &To, payload: &Arc<[u8]>) -> Result<u64, NotSent> {
-        let is_full = !self.out.is_empty() && self.out_bytes + payload.len() > OUT_BYTES;
-        if is_full || !self.has_room() {
+        if !self.outgoing.has_room(payload.len()) || !self.has_room() {
             return Err(NotSent::Full);
         }
-        let number = self.numbers + 1;
+        let number = self.outgoing.next();
         let sent = match to {
             To::Member(id) => self.group.unicast(now, *id, number),
             To::One(instances) => self.group.anycast(now, instances.clone(), number),
@@ -308,21 +265,13 @@ impl Membership {
             To::All => self.group.broadcast(now, number),
         };
         sent.map_err(NotSent::Group)?;
-        self.numbers = number;
-        self.out_bytes += payload.len();
-        self.out.insert(number, payload.clone());
-        Ok(number)
+        Ok(self.outgoing.keep(payload))
     }
 
     /// Notes that the program has taken so many messages.
     pub fn took(&mut self, now: Instant, count: u32) {
         for _ in 0..count {
-            let Some((from, number, len)) = self.given.pop_front() else { break };
-            self.in_bytes -= len;
-            let is_it = |b: &Beyond| b.number == number && from.is_none_or(|from| from == b.from);
-            if self.beyond.as_ref().is_some_and(|b| b.is_whole && is_it(b)) {
-                self.beyond = None;
-            }
+            let Some((from, number)) = self.incoming.taken() else { break };
             if let Some(from) = from {
                 self.group.taken(from, number);
             }
@@ -334,117 +283,39 @@ impl Membership {
     pub fn receive(&mut self, now: Instant, from: BindingId, part: &Part<'_>) {
         // A member could make events without end by what it says of itself. Messages that are
         // dropped go again.
-        if self.notices >= 2 * EVENTS_MAX {
-            self.dropped += 1;
+        if self.events.is_flooded() {
+            self.incoming.dropped += 1;
             return;
         }
         let payload = match self.group.wants(from, part.head) {
-            Some(wanted) if part.parts > 0 => match self.collect(now, from, wanted, part) {
-                Some(payload) => Some(payload),
-                None => return,
-            },
+            Some(wanted) if part.parts > 0 => {
+                match self.incoming.collect(now, from, wanted, part) {
+                    Some(payload) => Some(payload),
+                    None => return,
+                }
+            }
             // A message without a part is none.
             Some(_) => return,
             None => None,
         };
         let taken = self.group.handle_message(now, from, part.head);
         match (taken, payload) {
-            (Take::Keep(number), Some(payload)) => {
-                self.in_bytes += payload.len();
-                self.whole.insert((from, number), payload);
-            }
+            (Take::Keep(number), Some(payload)) => self.incoming.keep(from, number, payload),
             // The payload was of no use.
-            (_, Some(_)) => self.end_beyond(|b| b.is_whole && b.from == from),
+            (_, Some(_)) => self.incoming.refuse(from),
             _ => {}
         }
         self.settle(now);
     }
 
-    /// Keeps a part. Returns the message if it is whole.
-    fn collect(
-        &mut self,
-        now: Instant,
-        from: BindingId,
-        wanted: Wanted,
-        part: &Part<'_>,
-    ) -> Option<Vec<u8>> {
-        let Wanted { record, number, .. } = wanted;
-        self.end_beyond(|b| b.from == from && b.record < record && !b.is_whole);
-        self.forget_parts(|of, its, _| of == from && its < record);
-        let parts = usize::from(part.parts);
-        let key = (from, record, number);
-        if !self.parts.contains_key(&key) {
-            // All its parts have room, or none is kept: messages that came in part would otherwise
-            // hold each other up.
-            let is_beyond = self.in_bytes + parts * PART > IN_BYTES;
-            if is_beyond && !self.may_go_beyond(now, from, wanted) {
-                self.dropped += 1;
-                return None;
-            }
-            self.in_bytes += parts * PART;
-            self.parts.insert(key, vec![None; parts]);
-        }
-        let kept = self.parts.get_mut(&key)?;
-        if kept.len() != parts {
-            return None;
-        }
-        *kept.get_mut(usize::from(part.part))? = Some(part.bytes.to_vec());
-        if kept.iter().any(Option::is_none) {
-            return None;
-        }
-        let payload = self.parts.remove(&key)?.into_iter().flatten().flatten().collect();
-        self.in_bytes -= parts * PART;
-        let beyond = self.beyond.as_mut().filter(|b| (b.from, b.record, b.number) == key);
-        beyond.into_iter().for_each(|b| b.is_whole = true);
-        Some(payload)
-    }
-
-    /// True if a message may take more than the bytes for all: the next one of a member, if no
-    /// other message does.
-    fn may_go_beyond(&mut self, now: Instant, from: BindingId, wanted: Wanted) -> bool {
-        let Wanted { record, number, is_next } = wanted;
-        if !is_next {
-            return false;
-        }
-        let late = self.beyond.as_ref().filter(|b| !b.is_whole && now.since(b.since) >= BEYOND);
-        if let Some((of, its, its_number)) = late.map(|b| (b.from, b.record, b.number)) {
-            if (of, its, its_number) != (from, record, number) {
-                // Its sender sends it again.
-                self.beyond = None;
-                self.forget_parts(|a, b, c| (a, b, c) == (of, its, its_number));
-            }
-        }
-        let fresh = || Beyond { from, record, number, since: now, is_whole: false };
-        let beyond = self.beyond.get_or_insert_with(fresh);
-        (beyond.from, beyond.record, beyond.number) == (from, record, number)
-    }
-
-    fn end_beyond(&mut self, is_over: impl Fn(&Beyond) -> bool) {
-        if self.beyond.as_ref().is_some_and(is_over) {
-            self.beyond = None;
-        }
-    }
-
-    /// Drops parts of messages by their members, records and numbers.
-    fn forget_parts(&mut self, is_over: impl Fn(BindingId, u32, u64) -> bool) {
-        let in_bytes = &mut self.in_bytes;
-        self.parts.retain(|(of, record, number), parts| {
-            let is_over = is_over(*of, *record, *number);
-            if is_over {
-                *in_bytes -= parts.len() * PART;
-            }
-            !is_over
-        });
-    }
-
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.group.handle_timeout(now);
-        if self.waiting.as_ref().is_some_and(|w| w.end <= now) {
-            if let Some(waiting) = self.waiting.take() {
+        if self.outgoing.waiting.as_ref().is_some_and(|w| w.end <= now) {
+            if let Some(waiting) = self.outgoing.waiting.take() {
                 // The last try names the member.
                 let sent = self.try_send(now, &waiting.to, &waiting.payload);
-                self.sent = Some(sent);
+                self.outgoing.sent = Some(sent);
             }
         }
         self.settle(now);
@@ -452,13 +323,13 @@ impl Membership {
 
     /// Returns the time of the next deadline.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let waiting = self.waiting.as_ref().map(|w| w.end);
+        let waiting = self.outgoing.waiting.as_ref().map(|w| w.end);
         self.group.next_timeout().into_iter().chain(waiting).min()
     }
 
     /// Takes the outcome of the message that waited.
     pub fn poll_sent(&mut self) -> Option<Result<u64, NotSent>> {
-        self.sent.take()
+        self.outgoing.sent.take()
     }
 
     /// Takes a member that is to be evicted.
@@ -483,7 +354,7 @@ impl Membership {
         };
         let Some(number) = t.payload else { return vec![datagram(0, 0, &[])] };
         // A message that came back meanwhile is not sent again.
-        let Some(payload) = self.out.get(&number) else { return Vec::new() };
+        let Some(payload) = self.outgoing.under_way.get(&number) else { return Vec::new() };
         let parts = payload.len().div_ceil(PART).max(1);
         let at = |part: usize| part * PART..((part + 1) * PART).min(payload.len());
         (0..parts).map(|part| datagram(parts, part, &payload[at(part)])).collect()
@@ -497,72 +368,44 @@ impl Membership {
     /// Takes the next event for the program, with its number from 1. A message waits while the
     /// program has as many as it may have.
     pub fn poll_event(&mut self) -> Option<(u64, GroupNotice)> {
-        let is_message = matches!(self.events.front(), Some((GroupNotice::Message { .. }, _)));
-        if is_message && self.given.len() >= GIVEN_MAX {
+        let is_message = matches!(self.events.first(), Some(GroupNotice::Message { .. }));
+        if is_message && self.incoming.given() >= GIVEN_MAX {
             return None;
         }
-        let (event, number) = self.events.pop_front()?;
-        match &event {
-            GroupNotice::Message { from, payload, .. } => {
-                self.given.push_back((Some(*from), number, payload.len()));
-            }
-            _ => self.notices -= 1,
+        let (seq, event, number) = self.events.take()?;
+        if let GroupNotice::Message { from, payload, .. } = &event {
+            self.incoming.give(*from, number, payload.len());
         }
-        self.seq += 1;
-        Some((self.seq, event))
-    }
-
-    fn tell(&mut self, notice: GroupNotice) {
-        self.notices += 1;
-        self.events.push_back((notice, 0));
+        Some((seq, event))
     }
 
     fn on_event(&mut self, event: GroupEvent) {
         match event {
-            GroupEvent::Joined(binding) => self.tell(GroupNotice::Joined(binding)),
+            GroupEvent::Joined(binding) => self.events.tell(GroupNotice::Joined(binding)),
             GroupEvent::Left(id, gone) => {
-                self.forget(id);
-                self.tell(GroupNotice::Left(id, gone));
+                self.incoming.forget(id);
+                self.events.tell(GroupNotice::Left(id, gone));
             }
             GroupEvent::Deliver { from, number, kind } => {
-                if let Some(payload) = self.whole.remove(&(from, number)) {
+                if let Some(payload) = self.incoming.deliver(from, number) {
                     let message = GroupNotice::Message { from, kind, payload };
-                    self.events.push_back((message, number));
+                    self.events.deliver(message, number);
                 }
             }
             GroupEvent::Done { payload } => {
-                if let Some(payload) = self.out.remove(&payload) {
-                    self.out_bytes -= payload.len();
-                }
-                self.tell(GroupNotice::Settled(payload));
+                self.outgoing.settled(payload);
+                self.events.tell(GroupNotice::Settled(payload));
             }
             GroupEvent::Returned { payload, to, gone } => {
-                self.tell(GroupNotice::Returned(payload, to, gone));
+                self.events.tell(GroupNotice::Returned(payload, to, gone));
             }
-            GroupEvent::Slow { member, since } => self.tell(GroupNotice::Slow(member, since)),
+            GroupEvent::Slow { member, since } => {
+                self.events.tell(GroupNotice::Slow(member, since))
+            }
             GroupEvent::Evicted { member } => {
                 self.evicted.push_back(member);
-                self.tell(GroupNotice::Evicted(member));
+                self.events.tell(GroupNotice::Evicted(member));
             }
-        }
-    }
-
-    /// Drops what came of a member that is gone, except messages whose turn has come.
-    fn forget(&mut self, id: BindingId) {
-        self.forget_parts(|of, _, _| of == id);
-        let is_kept = |b: &Beyond| b.is_whole && !self.whole.contains_key(&(id, b.number));
-        if self.beyond.as_ref().is_some_and(|b| b.from == id && !is_kept(b)) {
-            self.beyond = None;
-        }
-        let in_bytes = &mut self.in_bytes;
-        self.whole.retain(|(of, _), payload| {
-            if *of == id {
-                *in_bytes -= payload.len();
-            }
-            *of != id
-        });
-        for (of, ..) in self.given.iter_mut().filter(|(of, ..)| *of == Some(id)) {
-            *of = None;
         }
     }
 
@@ -570,12 +413,12 @@ impl Membership {
         while let Some(event) = self.group.poll_event() {
             self.on_event(event);
         }
-        let Some(waiting) = self.waiting.take() else { return };
+        let Some(waiting) = self.outgoing.waiting.take() else { return };
         match self.try_send(now, &waiting.to, &waiting.payload) {
             Err(NotSent::Group(SendError::Busy { .. }) | NotSent::Full) => {
-                self.waiting = Some(waiting);
+                self.outgoing.waiting = Some(waiting);
             }
-            outcome => self.sent = Some(outcome),
+            outcome => self.outgoing.sent = Some(outcome),
         }
     }
 }

@@ -73,6 +73,8 @@ struct Joining {
 /// The state of the packet interface that belongs to its agent.
 pub(super) struct Agent {
     services: ServicesHandle,
+    /// The chosen forwarder of multicasts: rank or agent.
+    forwarder: Place,
     joining: Vec<Joining>,
     /// Trees that the agent has been asked to join, and those that it has to leave.
     joined: BTreeSet<(GroupId, u16, u8)>,
@@ -122,8 +124,9 @@ fn next<T>(services: &ServicesHandle, of: fn(&mut Services) -> Option<T>) -> Opt
 }
 
 impl Agent {
-    pub fn new(services: ServicesHandle) -> Agent {
+    pub fn new(services: ServicesHandle, forwarder: Place) -> Agent {
         Agent {
+            forwarder,
             services,
             joining: Vec::new(),
             joined: BTreeSet::new(),
@@ -156,7 +159,7 @@ impl Agent {
 impl State {
     /// True if agents shall forward multicasts and an agent serves this endpoint.
     fn wants_agents(&self) -> bool {
-        self.place == Place::Agent && self.agent.is_some()
+        self.agent.as_ref().is_some_and(|agent| agent.forwarder == Place::Agent)
     }
 
     /// Returns the bytes of a multicast packet of this endpoint besides the program's bytes.
@@ -174,7 +177,7 @@ impl State {
         len: usize,
     ) -> bool {
         let wants = self.wants_agents();
-        let Some(group) = self.groups.get(&id).filter(|g| wants && g.dead.is_none()) else {
+        let Some(group) = self.groups.get(id).filter(|g| wants && g.dead.is_none()) else {
             return false;
         };
         match group.agents.get(&code_of(tree)) {
@@ -200,7 +203,7 @@ impl State {
         (number, argument): Name,
         data: &[u8],
     ) -> Result<(), Refusal> {
-        let Some(group) = self.groups.get_mut(&head.id()) else { return Ok(()) };
+        let Some(group) = self.groups.get_mut(head.id()) else { return Ok(()) };
         let forwarding = group.agents.get_mut(&head.tree);
         let (Some(Forwarding::Agents { next, .. }), Some(agent)) = (forwarding, &self.agent) else {
             return Ok(());
@@ -223,7 +226,7 @@ impl State {
 
     /// Asks all members to join a tree of this member at their agents.
     fn ask_members(&mut self, port: &Port, id: GroupId, tree: Tree) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let (root, code, size) = (group.me, code_of(tree), group.members.len());
         group.agents.insert(code, Forwarding::Asking((0..size).collect()));
         let (number, generation) = split_group(id);
@@ -246,7 +249,7 @@ impl State {
     /// Handles a JOIN: a root asks this member to join a tree, or a member answers.
     pub(super) fn on_join(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (head, _) = Join::parse(bytes)?;
-        let group = self.groups.get(&head.id())?;
+        let group = self.groups.get(head.id())?;
         let rank = group.rank_of(from)?;
         tree_of(head.tree)?;
         if head.status != status::ASK {
@@ -277,7 +280,7 @@ impl State {
         let Some(agent) = &mut self.agent else { return };
         let services = &agent.services;
         agent.joining.retain_mut(|j| {
-            let Some(group) = self.groups.get(&j.group).filter(|_| !j.asked) else {
+            let Some(group) = self.groups.get(j.group).filter(|_| !j.asked) else {
                 return j.asked;
             };
             let Some(tree) = tree_of(j.tree) else { return false };
@@ -311,7 +314,7 @@ impl State {
 
     /// Sends the root of a tree this member's status.
     fn answer(&mut self, port: &Port, (id, root, code): (GroupId, u16, u8), status: u8) {
-        let Some(group) = self.groups.get(&id) else { return };
+        let Some(group) = self.groups.get(id) else { return };
         if usize::from(root) == group.me {
             let me = group.me;
             return self.note_joined(id, code, me, status);
@@ -324,7 +327,7 @@ impl State {
 
     /// Records a member's answer. After the last answer agents forward.
     fn note_joined(&mut self, id: GroupId, code: u8, rank: usize, status: u8) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let Some(Forwarding::Asking(missing)) = group.agents.get_mut(&code) else { return };
         missing.remove(&rank);
         let done = missing.is_empty();
@@ -394,7 +397,7 @@ impl State {
                 .map(|at| u32::from_le_bytes([tail[at], tail[at + 1], tail[at + 2], tail[at + 3]]));
             (Multicast::parse(rest), super::wire::parse_number(number), argument)
         });
-        let known = self.groups.get(&id).is_some_and(|g| usize::from(root) < g.members.len());
+        let known = self.groups.get(id).is_some_and(|g| usize::from(root) < g.members.len());
         let is_same = |head: &Multicast| (head.id(), head.root, head.tree) == (id, root, code);
         let Some((Some((head, _)), Some((Kind::Multicast, handler)), argument)) =
             parsed.filter(|(head, ..)| known && head.is_some_and(|(head, _)| is_same(&head)))
@@ -412,7 +415,7 @@ impl State {
     /// Handles an agent's news that a member is slow or lost.
     fn on_agent_member(&mut self, port: &Port, (number, member, slow): MemberNews) {
         let (id, root, _) = parse_group(number);
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let rank = (member as usize + usize::from(root)) % group.members.len();
         let Some(&peer) = group.members.get(rank).filter(|_| rank != group.me) else { return };
         if slow {
@@ -427,7 +430,7 @@ impl State {
     /// Forgets slow members when the agents grant more packets.
     fn note_grants(&mut self, services: &ServicesHandle) {
         let services = services.borrow();
-        for (&id, group) in &mut self.groups {
+        for (id, group) in self.groups.iter_mut() {
             let root = group.me as u16;
             for (&code, forwarding) in &mut group.agents {
                 let Forwarding::Agents { granted, .. } = forwarding else { continue };

@@ -1,10 +1,11 @@
 //! Dispatch of the port's messages to upcalls.
 
+use super::handlers::Handler;
 use super::multicast::Delivery;
 use super::packet::{Packet, Resource};
 use super::receive::Waiting;
 use super::wire::{parse_number, Join, Kind};
-use super::{Handler, Packets, Shared, Slot, State};
+use super::{Packets, Shared, State};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use weft::port::{Arrived, AtomicRequest, Client, Port};
@@ -106,19 +107,19 @@ impl Drop for Running<'_> {
 
 impl State {
     fn has_calls(&self) -> bool {
-        !self.deliveries.is_empty() || !self.again.is_empty()
+        self.flights.has_due() || !self.again.is_empty()
     }
 
     /// Returns the next upcall of a multicast packet, or of a message that waited. `None` if there
     /// is none, or the message that waited leads to no upcall.
     fn next_call(&mut self, port: &Port) -> Option<Call> {
-        let Some(delivery) = self.deliveries.pop_front() else {
+        let Some(delivery) = self.flights.next_due() else {
             let message = self.again.pop_front()?;
             return self.take_in(port, message);
         };
         let owed = Resource::Flight(delivery.id, delivery.buf);
         let (source, argument) = (delivery.source, delivery.argument);
-        if let Some(waiting) = self.mailbox(delivery.handler) {
+        if let Some(waiting) = self.handlers.mailbox(delivery.handler) {
             waiting.push_back(Waiting { source, argument, owed });
             return None;
         }
@@ -144,7 +145,7 @@ impl State {
             return None;
         }
         let (source, argument) = (message.source, message.argument);
-        if let Some(waiting) = self.mailbox(number) {
+        if let Some(waiting) = self.handlers.mailbox(number) {
             port.note_kept(&mut message);
             waiting.push_back(Waiting { source, argument, owed: Resource::Credit(message) });
             return None;
@@ -160,31 +161,8 @@ impl State {
         }
     }
 
-    /// Returns the mailbox of a number, if it has one; a number whose packets wait for its handler
-    /// has one from its first packet on.
-    #[inline]
-    fn mailbox(&mut self, number: u16) -> Option<&mut VecDeque<Waiting>> {
-        let at = usize::from(number);
-        if self.patient.contains(&number) {
-            if self.handlers.len() <= at {
-                self.handlers.resize_with(at + 1, Slot::default);
-            }
-            let slot = &mut self.handlers[at];
-            if matches!(slot, Slot::Nobody) {
-                *slot = Slot::Mailbox(VecDeque::new());
-            }
-        }
-        match self.handlers.get_mut(at) {
-            Some(Slot::Mailbox(waiting)) => Some(waiting),
-            _ => None,
-        }
-    }
-
     fn handler(&mut self, number: u16) -> Option<Handler> {
-        let found = match self.handlers.get(usize::from(number)) {
-            Some(Slot::Upcall(handler, _)) => Some(Handler::clone(handler)),
-            _ => None,
-        };
+        let found = self.handlers.upcall(number);
         if found.is_none() {
             if self.stats.no_handler == 0 {
                 weft_link::warn!("a packet for handler {number}: no such handler; it is dropped");
@@ -199,11 +177,11 @@ impl State {
     /// Makes packets of a mailbox due for the upcall that has replaced it; gives them back if none
     /// has.
     pub(super) fn hand_over(&mut self, port: &Port, number: u16, waiting: VecDeque<Waiting>) {
-        let is_upcall = matches!(self.handlers.get(usize::from(number)), Some(Slot::Upcall(..)));
+        let is_upcall = self.handlers.has_upcall(number);
         for packet in waiting {
             match packet.owed {
                 Resource::Credit(message) if is_upcall => self.again.push_back(message),
-                Resource::Flight(id, buf) if is_upcall => self.deliveries.push_back(Delivery {
+                Resource::Flight(id, buf) if is_upcall => self.flights.redeliver(Delivery {
                     id,
                     handler: number,
                     argument: packet.argument,
@@ -215,7 +193,7 @@ impl State {
         }
     }
 
-    fn internal(&mut self, port: &Port, mut message: Arrived, kind: Kind, handler: u16) {
+    fn internal(&mut self, port: &Port, message: Arrived, kind: Kind, handler: u16) {
         let from = message.source;
         let data = &message.data;
         let known = match kind {
@@ -223,14 +201,8 @@ impl State {
             Kind::Multicast => return self.on_multicast(port, message, handler),
             Kind::Credit => self.on_credit(port, from, data),
             Kind::Join => match Join::parse(data) {
-                Some((join, _)) if !self.groups.contains_key(&join.id()) => {
-                    if self.ended.contains(&join.id()) {
-                        return port.release(message);
-                    }
-                    // The message waits for its group, like a multicast packet that comes before
-                    // its group.
-                    port.note_kept(&mut message);
-                    return self.orphans.push_back(message);
+                Some((join, _)) if !self.groups.contains(join.id()) => {
+                    return self.groups.keep_early(port, join.id(), message);
                 }
                 _ => self.on_join(port, from, data),
             },

@@ -131,12 +131,9 @@ impl Packets {
         }
         let tree = self.endpoint().choices().tree;
         let state = &mut *self.shared.state.borrow_mut();
-        if state.groups.contains_key(&id) {
-            return None;
-        }
-        state.groups.insert(id, Group::new(members, me));
-        state.ended.retain(|&ended| ended != id);
-        if state.requeue_early(id) {
+        let early = state.groups.make(id, Group::new(members, me))?;
+        if !early.is_empty() {
+            state.again.extend(early);
             self.port.poll_each_round();
         }
         Some(MulticastGroup { packets: self.clone(), id, tree })
@@ -152,18 +149,18 @@ impl MulticastGroup {
 
     /// The number of members.
     pub fn size(&self) -> usize {
-        self.packets.with(|state| state.groups.get(&self.id).map_or(0, |g| g.members.len()))
+        self.packets.with(|state| state.groups.get(self.id).map_or(0, |g| g.members.len()))
     }
 
     /// The peer of a member; of this endpoint itself, the value that its list had.
     pub fn member(&self, rank: usize) -> Option<PeerId> {
-        self.packets.with(|state| state.groups.get(&self.id)?.members.get(rank).copied())
+        self.packets.with(|state| state.groups.get(self.id)?.members.get(rank).copied())
     }
 
     /// The longest packet in bytes of the program, which every member's path carries in one piece.
     pub fn packet_max(&self) -> usize {
         let state = self.packets.shared.state.borrow();
-        let Some(group) = state.groups.get(&self.id) else { return 0 };
+        let Some(group) = state.groups.get(self.id) else { return 0 };
         let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
         let least = others.map(|(_, &peer)| self.packets.port.packet_max(peer)).min();
         least.unwrap_or(0).saturating_sub(state.multicast_overhead())
@@ -173,7 +170,7 @@ impl MulticastGroup {
     /// no room, nothing may be on its way that it would have to acknowledge.
     fn watch(&self) -> Vec<PeerWatch<'_>> {
         let others = self.packets.with(|state| {
-            let group = state.groups.get(&self.id)?;
+            let group = state.groups.get(self.id)?;
             let others = group.members.iter().enumerate().filter(|&(rank, _)| rank != group.me);
             Some(others.map(|(_, &peer)| peer).collect::<Vec<_>>())
         });
@@ -272,7 +269,7 @@ impl MulticastGroup {
     pub fn slow(&self) -> Vec<(usize, Duration)> {
         let now = self.packets.endpoint().now();
         self.packets.with(|state| {
-            let slow = state.groups.get(&self.id).into_iter().flat_map(|g| &g.slow);
+            let slow = state.groups.get(self.id).into_iter().flat_map(|g| &g.slow);
             slow.map(|(&rank, &since)| (rank, now.since(since))).collect()
         })
     }
@@ -282,7 +279,7 @@ impl MulticastGroup {
     /// them to join.
     pub fn forwarded_by(&self, tree: Tree) -> Place {
         self.packets.with(|state| {
-            let group = state.groups.get(&self.id);
+            let group = state.groups.get(self.id);
             match group.and_then(|group| group.agents.get(&code_of(tree))) {
                 Some(Forwarding::Agents { .. }) => Place::Agent,
                 _ => Place::Host,
@@ -311,7 +308,7 @@ impl MulticastGroup {
 
     /// Returns the member whose failure ended the group, if one did.
     pub fn failed(&self) -> Option<MulticastError> {
-        let dead = self.packets.with(|state| state.groups.get(&self.id).and_then(|g| g.dead));
+        let dead = self.packets.with(|state| state.groups.get(self.id).and_then(|g| g.dead));
         dead.map(|Dead { rank, failure }| MulticastError::Member { rank, failure })
     }
 }

@@ -98,7 +98,7 @@ impl Packets {
         };
         client.add(0, n);
         let answer = self.await_answer(&mut client).await;
-        if let Some(before) = answer.filter(|_| !self.with(|state| state.lose_answers)) {
+        if let Some(before) = answer.filter(|_| !self.with(|state| state.losses.answers)) {
             self.with(|state| state.stats.kernel_adds += 1);
             taken.give_back(Connection::Client(client));
             return Ok(Some(before));

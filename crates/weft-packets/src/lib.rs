@@ -12,6 +12,8 @@ mod agent;
 mod dispatch;
 mod gather;
 mod group;
+mod groups;
+mod handlers;
 mod kernel;
 mod multicast;
 pub mod net;
@@ -28,35 +30,32 @@ mod words;
 
 pub use group::{Expecting, MulticastError, MulticastGroup};
 pub use packet::{KeptPacket, Packet, SendBuffer, TooManyKept};
-pub use rcpy::Exported;
+pub use rcpy::{Exported, Exports};
 pub use receive::Received;
 pub use settings::Settings;
 pub use shared::{SharedPacket, SharedPackets};
 
 use agent::Agent;
-use multicast::{Delivery, Group, InFlight};
+use groups::{Flights, Groups};
+use handlers::{Handlers, Slot};
+use packet::Kept;
 use rcpy::Copies;
-use receive::Waiting;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
-use weft::choices::{NoAgent, Place, Server};
+use weft::choices::{NoAgent, Server};
 use weft::job::JobError;
 use weft::port::{Arrived, Port};
 use weft::{AtomicCode, Config, Endpoint, OpError, PeerId, Rights};
 use weft_agent::ServicesHandle;
-use weft_core::slab::Slab;
-use wire::GroupId;
 use words::Words;
 
 /// Pause of a future before it tries again to send.
 const BUSY: Duration = Duration::from_micros(20);
-
-type Handler = Rc<RefCell<dyn FnMut(&Packets, Packet<'_>)>>;
 
 macro_rules! counters {
     ($($name:ident: $what:literal,)*) => {
@@ -103,19 +102,6 @@ counters! {
     rcpy_invalidations: "Translations forgotten because the memory is no longer exported.",
 }
 
-/// The receiver of the packets for one handler number.
-#[derive(Default)]
-enum Slot {
-    /// None: the packets are dropped.
-    #[default]
-    Nobody,
-    /// With the number of the setting.
-    Upcall(Handler, u64),
-    /// The packets wait for a receive. The queue is bounded by the senders' credit, which grows
-    /// while there is room (`unexpected_max`), and by the credit of the trees of multicasts.
-    Mailbox(VecDeque<Waiting>),
-}
-
 /// The state of the packet interface of one endpoint, as its port's client.
 struct Shared {
     state: RefCell<State>,
@@ -123,79 +109,57 @@ struct Shared {
     in_upcall: Cell<bool>,
 }
 
+/// Losses that tests ask for.
+#[derive(Default)]
+struct Losses {
+    /// Number of credit packets to lose.
+    credits: u32,
+    /// True if answers of kernels count as lost.
+    answers: bool,
+}
+
 struct State {
-    handlers: Vec<Slot>,
-    /// Numbers whose packets wait until their handlers are set.
-    patient: Range<u16>,
-    /// Settings of handlers so far.
-    settings: u64,
+    handlers: Handlers,
     /// Messages that wait for the end of an upcall, or that arrived before their group was made.
     again: VecDeque<Arrived>,
-    /// Number of packets that the program keeps, and their bytes; bounded by the next two fields.
-    kept: usize,
-    kept_bytes: usize,
-    kept_max: usize,
-    kept_bytes_max: usize,
-    groups: BTreeMap<GroupId, Group>,
-    /// Groups that have ended, at most `ENDED_MAX`.
-    ended: VecDeque<GroupId>,
-    /// Multicast packets that are being forwarded or delivered; bounded by the trees' credit.
-    flights: Slab<InFlight>,
-    /// Multicast packets whose upcall is due.
-    deliveries: VecDeque<Delivery>,
-    /// Multicast packets of groups not yet made here; bounded like those of a mailbox.
-    orphans: VecDeque<Arrived>,
+    kept: Kept,
+    groups: Groups,
+    flights: Flights,
     copies: Copies,
     words: Words,
-    /// Keys of counters made here; bounded by the engine's keys.
-    counters: BTreeSet<u64>,
     /// The agent of the host, if one serves this endpoint.
     agent: Option<Agent>,
     /// Routes to peers' counters in the kernels of their hosts.
     kernels: kernel::Connections,
-    /// The chosen forwarder of multicasts: rank or agent.
-    place: Place,
     /// Wakers of futures that wait for credit or for the end of a remote-memory copy.
     wakers: Vec<Waker>,
+    /// Packets of one edge of a multicast tree whose memory is not free.
     credit: u32,
+    /// Time after which a member without room is named.
     patience: Duration,
     /// Peers for which packets were gathered since the last flush.
     lent_to: Vec<PeerId>,
-    /// Number of credit packets to lose, for tests.
-    lose_credits: u32,
-    /// True if answers of kernels count as lost, for tests.
-    lose_answers: bool,
+    losses: Losses,
     stats: PacketStats,
 }
 
 impl State {
     fn new(settings: &Settings, config: &Config, agent: Option<ServicesHandle>) -> State {
         State {
-            handlers: Vec::new(),
-            patient: 0..0,
-            settings: 0,
+            handlers: Handlers::default(),
             again: VecDeque::new(),
-            kept: 0,
-            kept_bytes: 0,
-            kept_max: settings.packets_kept as usize,
-            kept_bytes_max: (config.eager_credit / 2) as usize,
-            groups: BTreeMap::new(),
-            ended: VecDeque::new(),
-            flights: Slab::default(),
-            deliveries: VecDeque::new(),
-            orphans: VecDeque::new(),
+            kept: Kept::new(settings.packets_kept as usize, (config.eager_credit / 2) as usize),
+            groups: Groups::default(),
+            flights: Flights::default(),
             copies: Copies::new(settings.rcpy_tlb.max(1) as usize),
             words: Words::default(),
-            counters: BTreeSet::new(),
-            agent: agent.map(Agent::new),
+            agent: agent.map(|services| Agent::new(services, config.multicast)),
             kernels: kernel::Connections::new(),
-            place: config.multicast,
             wakers: Vec::new(),
             credit: settings.multicast_credit.clamp(1, 1 << 16),
             patience: Duration::from_millis(u64::from(config.warn_after_ms)),
             lent_to: Vec::new(),
-            lose_credits: 0,
-            lose_answers: false,
+            losses: Losses::default(),
             stats: PacketStats::default(),
         }
     }
@@ -348,10 +312,7 @@ impl Packets {
         number: u16,
         upcall: impl FnMut(&Packets, Packet<'_>) + 'static,
     ) -> u64 {
-        let setting = self.with(|state| {
-            state.settings += 1;
-            state.settings
-        });
+        let setting = self.with(|state| state.handlers.next_setting());
         self.set(number, Slot::Upcall(Rc::new(RefCell::new(upcall)), setting));
         setting
     }
@@ -363,28 +324,18 @@ impl Packets {
 
     /// True if a handler is set.
     pub(crate) fn has_upcall(&self, number: u16) -> bool {
-        self.with(|state| matches!(state.handlers.get(usize::from(number)), Some(Slot::Upcall(..))))
+        self.with(|state| state.handlers.has_upcall(number))
     }
 
     /// Ends a setting of a handler, unless it was replaced: packets wait for the next one.
     pub(crate) fn end_upcall(&self, number: u16, setting: u64) {
-        let is_set = self.with(|state| {
-            let slot = state.handlers.get(usize::from(number));
-            matches!(slot, Some(Slot::Upcall(_, is)) if *is == setting)
-        });
-        if is_set {
+        if self.with(|state| state.handlers.is_setting(number, setting)) {
             self.mailbox(number);
         }
     }
 
     fn set(&self, number: u16, slot: Slot) {
-        let before = self.with(|state| {
-            let at = usize::from(number);
-            if state.handlers.len() <= at {
-                state.handlers.resize_with(at + 1, Slot::default);
-            }
-            std::mem::replace(&mut state.handlers[at], slot)
-        });
+        let before = self.with(|state| state.handlers.set(number, slot));
         match before {
             Slot::Mailbox(waiting) if waiting.is_empty() => {}
             // No receive can take these packets any more; an upcall can.
@@ -400,7 +351,7 @@ impl Packets {
 
     /// Lets packets for these handlers wait until the handlers are set.
     pub(crate) fn wait_for_handlers(&self, numbers: Range<u16>) {
-        self.with(|state| state.patient = numbers);
+        self.with(|state| state.handlers.wait_for(numbers));
     }
 
     /// Returns the longest packet to a peer, in bytes of the program.
@@ -438,13 +389,13 @@ impl Packets {
         if !at_agent {
             self.endpoint().regions().with(key, write)?;
         }
-        self.with(|state| state.counters.insert(key));
+        self.with(|state| state.words.begin(key));
         Some(Counter { key })
     }
 
     /// True if the counter was made here.
     pub fn counts(&self, counter: Counter) -> bool {
-        self.with(|state| state.counters.contains(&counter.key))
+        self.with(|state| state.words.is_here(counter.key))
     }
 
     /// Ends a counter made here: later additions are refused, and its part of the agent's quota is
@@ -455,7 +406,7 @@ impl Packets {
         if !self.counts(counter) || !self.end_word(key) && !self.close_at_agent(key) {
             return false;
         }
-        self.with(|state| state.counters.remove(&key));
+        self.with(|state| state.words.end(key));
         self.endpoint().regions().unregister(key);
         true
     }
@@ -536,12 +487,12 @@ impl Packets {
     /// Drops the next `count` credit packets of multicast trees instead of sending them, for tests.
     #[doc(hidden)]
     pub fn lose_credits(&self, count: u32) {
-        self.with(|state| state.lose_credits = count);
+        self.with(|state| state.losses.credits = count);
     }
 
     /// Drops all answers of kernels from now on, for tests.
     #[doc(hidden)]
     pub fn lose_answers(&self) {
-        self.with(|state| state.lose_answers = true);
+        self.with(|state| state.losses.answers = true);
     }
 }

@@ -34,10 +34,6 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// Delay after which credit of less than half a window goes back.
 const GIVE_BACK: Duration = Duration::from_millis(100);
 
-/// Groups that have ended of which late packets are known as such. All packets of an older one have
-/// come long before.
-const ENDED_MAX: usize = 1024;
-
 impl Multicast {
     pub fn id(&self) -> GroupId {
         group_id(self.group, self.generation)
@@ -232,7 +228,7 @@ impl State {
         data: &[u8],
     ) -> Result<(), Refusal> {
         let by_agents = self.goes_by_agents(port, id, tree, data.len());
-        let Some(group) = self.groups.get_mut(&id) else { return Ok(()) };
+        let Some(group) = self.groups.get_mut(id) else { return Ok(()) };
         if let Some(dead) = group.dead {
             return Err(Refusal::Dead(dead));
         }
@@ -261,7 +257,7 @@ impl State {
             true => self.send_to_agent(port, header, name, data),
             false => self.send_to_children(port, header, tree, name, data),
         };
-        if let (Ok(()), Some(group)) = (&sent, self.groups.get_mut(&id)) {
+        if let (Ok(()), Some(group)) = (&sent, self.groups.get_mut(id)) {
             group.seq = seq.wrapping_add(1);
             self.stats.multicasts += 1;
         }
@@ -278,7 +274,7 @@ impl State {
         data: &[u8],
     ) -> Result<(), Refusal> {
         let (now, window) = (port.now(), self.credit);
-        let Some(group) = self.groups.get_mut(&header.id()) else { return Ok(()) };
+        let Some(group) = self.groups.get_mut(header.id()) else { return Ok(()) };
         let key = |rank: usize| (header.root, header.tree, rank as u16);
         for rank in group.children(tree, group.me) {
             let edge = group.edges.entry(key(rank)).or_default();
@@ -302,21 +298,14 @@ impl State {
     }
 
     /// Handles a multicast packet from the parent.
-    pub(super) fn on_multicast(&mut self, port: &Port, mut arrived: Arrived, handler: u16) {
+    pub(super) fn on_multicast(&mut self, port: &Port, arrived: Arrived, handler: u16) {
         let parsed = Multicast::parse(&arrived.data).map(|(header, _)| header);
         let Some(header) = parsed else {
             self.stats.malformed += 1;
             return port.release(arrived);
         };
-        let Some(group) = self.groups.get_mut(&header.id()) else {
-            if self.ended.contains(&header.id()) {
-                return port.release(arrived);
-            }
-            // The group is made later. Until then the packet holds its sender's credit, which
-            // bounds the queue.
-            port.note_kept(&mut arrived);
-            self.orphans.push_back(arrived);
-            return;
+        let Some(group) = self.groups.get_mut(header.id()) else {
+            return self.groups.keep_early(port, header.id(), arrived);
         };
         let (root, size) = (usize::from(header.root), group.members.len());
         let parent = tree_of(header.tree).and_then(|t| tree::parent(t, root, group.me, size));
@@ -375,7 +364,7 @@ impl State {
     fn forward(&mut self, port: &Port, id: u32, tree: Tree) {
         let (window, now) = (self.credit, port.round());
         let Some(flight) = self.flights.get(id) else { return };
-        let Some(group) = self.groups.get_mut(&flight.group) else { return };
+        let Some(group) = self.groups.get_mut(flight.group) else { return };
         let (root, buf) = (flight.root, Rc::clone(&flight.buf));
         let name = name(Kind::Multicast, flight.handler, flight.argument);
         let (mut gone, code) = (0, code_of(tree));
@@ -400,7 +389,7 @@ impl State {
     }
 
     pub(super) fn deliver_in_order(&mut self, port: &Port, id: u32, header: Multicast) {
-        let Some(group) = self.groups.get_mut(&header.id()) else { return };
+        let Some(group) = self.groups.get_mut(header.id()) else { return };
         let order = group.orders.entry(header.root).or_default();
         if header.seq != order.next {
             let ahead = header.seq.wrapping_sub(order.next) < 1 << 31;
@@ -416,15 +405,7 @@ impl State {
         let mut due = Some(id);
         while let Some(id) = due {
             order.next = order.next.wrapping_add(1);
-            if let Some(f) = self.flights.get(id) {
-                self.deliveries.push_back(Delivery {
-                    id,
-                    handler: f.handler,
-                    argument: f.argument,
-                    source: group.members[usize::from(f.root)],
-                    buf: Rc::clone(&f.buf),
-                });
-            }
+            self.flights.deliver(id, group.members[usize::from(header.root)]);
             due = order.early.remove(&order.next);
         }
     }
@@ -432,12 +413,7 @@ impl State {
     /// Drops one reference to a packet: it was sent to one more child, or its upcall has returned.
     /// With the last reference its memory is free and its credit goes back.
     pub(super) fn land(&mut self, port: &Port, id: u32) {
-        let Some(flight) = self.flights.get_mut(id) else { return };
-        flight.refs -= 1;
-        if flight.refs > 0 {
-            return;
-        }
-        let Some(flight) = self.flights.remove(id) else { return };
+        let Some(flight) = self.flights.land(id) else { return };
         if let Ok(buf) = Rc::try_unwrap(flight.buf) {
             port.recycle(buf);
         }
@@ -454,7 +430,7 @@ impl State {
         if let Some(agent) = self.agent.as_ref().filter(|_| by_agent) {
             return agent.release(id, root, tree);
         }
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let inlet = group.inlets.entry((root, tree)).or_default();
         inlet.freed = inlet.freed.wrapping_add(1);
         if inlet.freed.wrapping_sub(inlet.told) >= self.credit.div_ceil(2) {
@@ -466,7 +442,7 @@ impl State {
     }
 
     fn send_credit(&mut self, port: &Port, id: GroupId, root: u16, code: u8) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let size = group.members.len();
         let parent = tree_of(code).and_then(|t| tree::parent(t, usize::from(root), group.me, size));
         let (Some(parent), Some(inlet)) = (parent, group.inlets.get_mut(&(root, code))) else {
@@ -478,8 +454,8 @@ impl State {
         let tree = code;
         let credit = Credit { group: number, generation, root, count, tree, ..Credit::default() };
         let peer = group.members[parent];
-        if self.lose_credits > 0 {
-            self.lose_credits -= 1;
+        if self.losses.credits > 0 {
+            self.losses.credits -= 1;
             return;
         }
         self.stats.credits_sent += 1;
@@ -490,7 +466,7 @@ impl State {
     pub(super) fn on_credit(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (credit, _) = Credit::parse(bytes)?;
         let window = self.credit;
-        let group = self.groups.get_mut(&credit.id())?;
+        let group = self.groups.get_mut(credit.id())?;
         let child = group.rank_of(from)?;
         let key = (credit.root, credit.tree, child as u16);
         let edge = group.edges.get_mut(&key)?;
@@ -524,7 +500,7 @@ impl State {
     /// Handles ASK: the parent lacks credit, which may have been lost.
     pub(super) fn on_ask(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (ask, _) = Credit::parse(bytes)?;
-        let group = self.groups.get(&ask.id())?;
+        let group = self.groups.get(ask.id())?;
         group.rank_of(from)?;
         self.send_credit(port, ask.id(), ask.root, ask.tree);
         Some(())
@@ -533,7 +509,7 @@ impl State {
     /// Handles FAILED: a member of a group reports that another failed.
     pub(super) fn on_failed(&mut self, port: &Port, from: PeerId, bytes: &[u8]) -> Option<()> {
         let (failed, _) = Failed::parse(bytes)?;
-        let group = self.groups.get(&failed.id())?;
+        let group = self.groups.get(failed.id())?;
         group.rank_of(from)?;
         let rank = usize::from(failed.rank);
         group.members.get(rank).filter(|_| rank != group.me)?;
@@ -549,7 +525,7 @@ impl State {
         id: GroupId,
         root: usize,
     ) -> Result<Vec<PeerId>, Refusal> {
-        let Some(group) = self.groups.get_mut(&id) else { return Ok(Vec::new()) };
+        let Some(group) = self.groups.get_mut(id) else { return Ok(Vec::new()) };
         assert!(root < group.members.len(), "no member {root} of {}", group.members.len());
         let of = |&tree: &Tree| tree::parent(tree, root, group.me, group.members.len());
         let mut parents: Vec<_> = Tree::ALL.iter().filter_map(of).collect();
@@ -572,17 +548,15 @@ impl State {
     pub(super) fn on_failure(&mut self, port: &Port, peer: PeerId, failure: PeerFailure) {
         self.copies.forget(peer);
         self.words.forget(peer);
-        let hit: Vec<(GroupId, usize)> = self
-            .groups
-            .iter()
-            .filter_map(|(&id, group)| Some((id, group.rank_of(peer)?)))
-            .filter(|(id, rank)| {
-                let waits = |(key, edge): (&(u16, u8, u16), &Edge)| {
-                    usize::from(key.2) == *rank && edge.starving.is_some()
-                };
-                failure != PeerFailure::Closed || self.groups[id].edges.iter().any(waits)
-            })
-            .collect();
+        let hit = |(id, group): (GroupId, &Group)| {
+            let rank = group.rank_of(peer)?;
+            let waits = |(key, edge): (&(u16, u8, u16), &Edge)| {
+                usize::from(key.2) == rank && edge.starving.is_some()
+            };
+            let fails = failure != PeerFailure::Closed || group.edges.iter().any(waits);
+            fails.then_some((id, rank))
+        };
+        let hit: Vec<(GroupId, usize)> = self.groups.iter().filter_map(hit).collect();
         for (id, rank) in hit {
             self.member_failed(port, id, Dead { rank, failure: Some(failure) }, true);
         }
@@ -592,7 +566,7 @@ impl State {
     /// Handles the failure of a member: drops the group's waiting packets and, with `tell`, reports
     /// it to the others.
     pub(super) fn member_failed(&mut self, port: &Port, id: GroupId, dead: Dead, tell: bool) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         if group.dead.is_some() {
             return;
         }
@@ -627,7 +601,7 @@ impl State {
         let now = port.round();
         let mut next = Instant::FAR;
         let (mut asks, mut slow, mut back) = (Vec::new(), Vec::new(), Vec::new());
-        for (&id, group) in &mut self.groups {
+        for (id, group) in self.groups.iter_mut() {
             for (&(root, code), inlet) in &group.inlets {
                 match inlet.due {
                     Some(due) if due <= now => back.push((id, root, code)),
@@ -666,7 +640,7 @@ impl State {
     /// Reports a member that has taken no packet since `since`, while members above it in a tree
     /// wait.
     pub(super) fn name_slow(&mut self, port: &Port, id: GroupId, rank: usize, since: Instant) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(group) = self.groups.get_mut(id) else { return };
         group.slow.insert(rank, since);
         self.stats.slow_members += 1;
         let who = port.endpoint().peer(group.members[rank]).describe();
@@ -684,7 +658,7 @@ impl State {
 
     /// Ends a group here: its packets that wait are dropped, and later ones are not taken.
     pub(super) fn end_group(&mut self, port: &Port, id: GroupId) {
-        let Some(mut group) = self.groups.remove(&id) else { return };
+        let Some(mut group) = self.groups.end(id) else { return };
         let early = std::mem::take(&mut group.orders).into_values();
         let mut gone: Vec<u32> = early.flat_map(|order| order.early.into_values()).collect();
         for (key, edge) in &mut group.edges {
@@ -692,25 +666,8 @@ impl State {
             gone.extend(edge.pending.drain(..));
         }
         gone.into_iter().for_each(|id| self.land(port, id));
-        if self.ended.len() == ENDED_MAX {
-            self.ended.pop_front();
-        }
-        self.ended.push_back(id);
         self.leave_at_agent(id);
         self.wake_all();
-    }
-
-    /// Queues for handling the packets that came before their group was made. True if there are
-    /// any.
-    pub(super) fn requeue_early(&mut self, id: GroupId) -> bool {
-        let (mine, others): (VecDeque<_>, VecDeque<_>) =
-            self.orphans.drain(..).partition(|arrived| {
-                Multicast::parse(&arrived.data).is_some_and(|(header, _)| header.id() == id)
-            });
-        self.orphans = others;
-        let any = !mine.is_empty();
-        self.again.extend(mine);
-        any
     }
 }
 

@@ -6,6 +6,35 @@ use std::rc::Rc;
 use weft::port::{Arrived, Buffer, Port};
 use weft::PeerId;
 
+/// The packets that the program keeps.
+pub(super) struct Kept {
+    packets: usize,
+    packets_max: usize,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Kept {
+    pub(super) fn new(packets_max: usize, bytes_max: usize) -> Kept {
+        Kept { packets: 0, packets_max, bytes: 0, bytes_max }
+    }
+
+    /// Counts a packet. False if that would be too many.
+    fn add(&mut self, len: usize) -> bool {
+        let fits = self.packets < self.packets_max && self.bytes + len <= self.bytes_max;
+        if fits {
+            self.packets += 1;
+            self.bytes += len;
+        }
+        fits
+    }
+
+    fn remove(&mut self, len: usize) {
+        self.packets -= 1;
+        self.bytes -= len;
+    }
+}
+
 /// Memory for a packet, which the program fills and sends.
 pub type SendBuffer = Buffer;
 
@@ -91,15 +120,9 @@ impl<'a> Packet<'a> {
     pub fn keep(mut self) -> Result<KeptPacket, (TooManyKept, Packet<'a>)> {
         let len = self.data().len();
         let kept = self.packets.with(|state| {
-            let fits =
-                state.kept < state.kept_max && state.kept_bytes + len <= state.kept_bytes_max;
-            if fits {
-                state.kept += 1;
-                state.kept_bytes += len;
-                state.stats.kept += 1;
-            } else {
-                state.stats.keeps_refused += 1;
-            }
+            let fits = state.kept.add(len);
+            state.stats.kept += u64::from(fits);
+            state.stats.keeps_refused += u64::from(!fits);
             fits
         });
         if !kept {
@@ -153,8 +176,7 @@ impl Drop for KeptPacket {
         let owed = std::mem::replace(&mut self.owed, Resource::Nothing);
         let port = &self.packets.port;
         self.packets.with(|state| {
-            state.kept -= 1;
-            state.kept_bytes -= len;
+            state.kept.remove(len);
             owed.settle(state, port);
         });
         port.flush();

@@ -293,35 +293,80 @@ impl State {
     }
 }
 
-impl Packets {
-    /// Allocates zeroed memory to which peers copy with [`rcpy`](Self::rcpy). From 64 KiB on, peers
-    /// of this host map it and write to it themselves, which takes a file descriptor in each
-    /// process. `None` if no key is left, or this machine does not have so much memory.
-    pub fn export(&self, len: usize) -> Option<Exported> {
+/// The memory that an endpoint exports: peers copy to it with [`rcpy`](Packets::rcpy).
+#[derive(Clone, Copy)]
+pub struct Exports<'a>(pub(super) &'a Packets);
+
+impl Exports<'_> {
+    /// Allocates zeroed memory. From 64 KiB on, peers of this host map it and write to it
+    /// themselves, which takes a file descriptor in each process. `None` if no key is left, or this
+    /// machine does not have so much memory.
+    pub fn make(self, len: usize) -> Option<Exported> {
         let rights = Rights { read: true, write: true };
-        let (key, addr, owned) = self.port.register_kept(len, rights)?;
+        let (key, addr, owned) = self.0.port.register_kept(len, rights)?;
         let len = len as u64;
         let export = Export::new(Some(owned), addr, len);
-        self.with(|state| state.copies.exports.insert(key, export));
+        self.0.with(|state| state.copies.exports.insert(key, export));
         Some(Exported { key, len })
     }
 
     /// Records memory that was registered under a key.
-    pub(super) fn note_export(&self, key: u64, addr: u64, len: u64) -> Exported {
+    pub(super) fn note_export(self, key: u64, addr: u64, len: u64) -> Exported {
         let export = Export::new(None, addr, len);
-        self.with(|state| state.copies.exports.insert(key, export));
+        self.0.with(|state| state.copies.exports.insert(key, export));
         Exported { key, len }
     }
 
     /// Copies from exported memory. False if the range is out of bounds.
-    pub fn exported_read(&self, from: Exported, offset: u64, into: &mut [u8]) -> bool {
+    pub fn read(self, from: Exported, offset: u64, into: &mut [u8]) -> bool {
         let read = |bytes: &mut [u8]| {
             let start = usize::try_from(offset).ok()?;
             let part = bytes.get(start..start.checked_add(into.len())?)?;
             Bytes::from_slice(part).copy_to(into);
             Some(())
         };
-        self.endpoint().regions().with(from.key, read).flatten().is_some()
+        self.0.endpoint().regions().with(from.key, read).flatten().is_some()
+    }
+
+    /// True if memory is exported here under a key.
+    pub fn has(self, key: u64) -> bool {
+        self.0.with(|state| state.copies.exports.contains_key(&key))
+    }
+
+    /// Ends the export of memory as soon as no peer writes to it any more, and returns the memory
+    /// if [`make`](Self::make) allocated it. For memory that is not exported, the call does
+    /// nothing.
+    pub async fn end(self, exported: Exported) -> Option<Vec<u8>> {
+        let watched = self.0.begin_unexport(exported);
+        poll_fn(|cx| {
+            self.0.with(|state| match state.unmapped(exported.key) {
+                true => Poll::Ready(()),
+                false => {
+                    state.wakers.push(cx.waker().clone());
+                    Poll::Pending
+                }
+            })
+        })
+        .await;
+        drop(watched);
+        self.0.end_unexport(exported)
+    }
+
+    /// Ends an export by [`end`](Self::end), and makes progress until that is done.
+    pub fn end_blocking(self, exported: Exported) -> Option<Vec<u8>> {
+        let watched = self.0.begin_unexport(exported);
+        while !self.0.with(|state| state.unmapped(exported.key)) {
+            self.0.endpoint().waiting().wait_for(Awaits::Packet(watched.watched.first().copied()));
+        }
+        drop(watched);
+        self.0.end_unexport(exported)
+    }
+}
+
+impl Packets {
+    /// Returns the memory that this endpoint exports.
+    pub fn exports(&self) -> Exports<'_> {
+        Exports(self)
     }
 
     /// Copies `data` to `offset` of memory that a peer exports. The bytes are there when the call
@@ -456,40 +501,6 @@ impl Packets {
                 (last, packet)
             })
         })
-    }
-
-    /// True if memory is exported here under a key.
-    pub fn exports(&self, key: u64) -> bool {
-        self.with(|state| state.copies.exports.contains_key(&key))
-    }
-
-    /// Ends the export of memory as soon as no peer writes to it any more, and returns the memory
-    /// if [`export`](Self::export) allocated it. For memory that is not exported, the call does
-    /// nothing.
-    pub async fn unexport(&self, exported: Exported) -> Option<Vec<u8>> {
-        let watched = self.begin_unexport(exported);
-        poll_fn(|cx| {
-            self.with(|state| match state.unmapped(exported.key) {
-                true => Poll::Ready(()),
-                false => {
-                    state.wakers.push(cx.waker().clone());
-                    Poll::Pending
-                }
-            })
-        })
-        .await;
-        drop(watched);
-        self.end_unexport(exported)
-    }
-
-    /// Ends an export by [`unexport`](Self::unexport), and makes progress until that is done.
-    pub fn unexport_blocking(&self, exported: Exported) -> Option<Vec<u8>> {
-        let watched = self.begin_unexport(exported);
-        while !self.with(|state| state.unmapped(exported.key)) {
-            self.endpoint().waiting().wait_for(Awaits::Packet(watched.watched.first().copied()));
-        }
-        drop(watched);
-        self.end_unexport(exported)
     }
 
     /// Refuses new copies and invalidates peers' translations; returns the peers whose silence is

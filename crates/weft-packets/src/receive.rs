@@ -1,8 +1,9 @@
 //! Receiving packets without an upcall.
 
+use super::handlers::Slot;
 use super::packet::Resource;
 use super::wire::{name, Kind};
-use super::{Packets, Slot, State};
+use super::{Packets, State};
 use std::collections::VecDeque;
 use weft::port::{Awaits, Port};
 use weft::{OpError, PeerId, Status};
@@ -62,7 +63,7 @@ impl Packets {
     ) -> Result<Received, OpError> {
         let none_waits = {
             let state = self.shared.state.borrow();
-            let slot = state.handlers.get(usize::from(number));
+            let slot = state.handlers.get(number);
             matches!(slot, Some(Slot::Mailbox(waiting)) if waiting.is_empty())
                 && !self.shared.in_upcall.get()
         };
@@ -113,7 +114,7 @@ impl Packets {
         buffer: &mut [u8],
     ) -> Option<Result<Received, OpError>> {
         let state = &mut *self.shared.state.borrow_mut();
-        match state.handlers.get_mut(usize::from(number)) {
+        match state.handlers.get_mut(number) {
             Some(Slot::Mailbox(_)) if self.shared.in_upcall.get() => Some(Err(OpError::Refused)),
             Some(Slot::Mailbox(waiting)) if waiting.is_empty() => None,
             Some(Slot::Mailbox(_)) => state.take_waiting(&self.port, from, number, buffer),
@@ -131,7 +132,7 @@ impl State {
         number: u16,
         buffer: &mut [u8],
     ) -> Option<Result<Received, OpError>> {
-        let Slot::Mailbox(waiting) = self.handlers.get_mut(usize::from(number))? else {
+        let Slot::Mailbox(waiting) = self.handlers.get_mut(number)? else {
             return None;
         };
         let at = waiting.iter().position(|a| from.is_none_or(|from| from == a.source))?;

@@ -1,5 +1,6 @@
 //! Access to memory of the caller and of peers.
 
+use super::rcpy::Exports;
 use super::wire::{name, Kind};
 use super::{Exported, OpenError, Packets};
 use weft::port::{Kept, Port};
@@ -9,7 +10,7 @@ use weft::{OpError, PeerId, SharedEndpoint};
 /// forgotten.
 pub(super) fn free(kept: Kept) {
     // SAFETY: the caller is `Export`, which frees only memory that is not exposed, or that all
-    // peers have forgotten on request of `unexport`.
+    // peers have forgotten on request of `Exports::end`.
     unsafe { kept.free() }
 }
 
@@ -45,34 +46,36 @@ pub(super) fn locked<R>(
     unsafe { shared.with_endpoint(|endpoint| Packets::new(endpoint).map(|packets| f(&packets))) }
 }
 
-impl Packets {
+impl Exports<'_> {
     /// Lets peers copy to the caller's memory. `None` if no key is left. Copies to parts that the
     /// caller has unmapped meanwhile, or made read-only, are refused as [`OpError::Unmapped`].
     ///
     /// # Safety
-    /// Until `unexport` of it has ended, peers write to `ptr..ptr+len` at any time, and nothing
-    /// else is mapped there. `call` returns another number than before, and never 0, after the
-    /// memory may have been unmapped or made read-only: that of the program's call, if it does so
-    /// only between calls of this interface, and in upcalls. Where the system forbids
+    /// Until the [`end`](Exports::end) of it has returned, peers write to `ptr..ptr+len` at any
+    /// time, and nothing else is mapped there. `call` returns another number than before, and never
+    /// 0, after the memory may have been unmapped or made read-only: that of the program's call, if
+    /// it does so only between calls of this interface, and in upcalls. Where the system forbids
     /// `process_vm_writev(2)`, that never happens.
-    pub unsafe fn export_at(
-        &self,
+    pub unsafe fn make_at(
+        self,
         (ptr, len): (*mut u8, usize),
         call: fn() -> u64,
     ) -> Option<Exported> {
         let key = weft_link::random_u64();
         // SAFETY: promised by the caller.
         let registered =
-            unsafe { self.endpoint().regions().register_vanishing(key, (ptr, len), call) };
+            unsafe { self.0.endpoint().regions().register_vanishing(key, (ptr, len), call) };
         registered.then(|| self.note_export(key, ptr as u64, len as u64))
     }
 
     /// Returns the address of exported memory in this process, until the export has ended. Peers
     /// write to it at any time.
-    pub fn exported_at(&self, exported: Exported) -> Option<*mut u8> {
-        self.with(|state| state.address_of(exported.key)).map(|addr| addr as *mut u8)
+    pub fn address(self, exported: Exported) -> Option<*mut u8> {
+        self.0.with(|state| state.address_of(exported.key)).map(|addr| addr as *mut u8)
     }
+}
 
+impl Packets {
     /// Sends a packet as [`try_gather`](Packets::try_gather) does, from memory of the caller, which
     /// [`returned`](Packets::returned) gives back.
     ///

@@ -38,6 +38,8 @@ struct Word {
 /// The state of both sides.
 #[derive(Default)]
 pub(super) struct Words {
+    /// Keys of counters made here; bounded by the engine's keys.
+    here: BTreeSet<u64>,
     /// Counters made here that have been moved, by key.
     own: BTreeMap<u64, Word>,
     /// Addresses of peers' words; `None`: the peer has been asked, or has no such word.
@@ -45,6 +47,21 @@ pub(super) struct Words {
 }
 
 impl Words {
+    /// Notes a counter that is made here.
+    pub fn begin(&mut self, key: u64) {
+        self.here.insert(key);
+    }
+
+    /// Notes the end of a counter made here.
+    pub fn end(&mut self, key: u64) {
+        self.here.remove(&key);
+    }
+
+    /// True if the counter was made here.
+    pub fn is_here(&self, key: u64) -> bool {
+        self.here.contains(&key)
+    }
+
     /// Forgets a failed peer.
     pub fn forget(&mut self, peer: PeerId) {
         self.known.retain(|&(at, _), _| at != peer);
@@ -88,7 +105,7 @@ impl State {
 
     /// Shares a counter's memory with a peer, and returns the address of the word.
     fn place_for(&mut self, port: &Port, peer: PeerId, key: u64) -> Option<u64> {
-        let is_here = self.counters.contains(&key) && port.endpoint().peer(peer).is_direct();
+        let is_here = self.words.is_here(key) && port.endpoint().peer(peer).is_direct();
         if !is_here || !self.words.own.contains_key(&key) && !self.move_counter(port, key) {
             return None;
         }

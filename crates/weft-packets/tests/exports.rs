@@ -24,9 +24,9 @@ fn export__is_free_when_its_endpoint_ends_and_no_pointer_is_left() {
         vec![Box::new(link)],
     );
     let packets = Packets::new(&endpoint).unwrap();
-    let exported: Vec<_> = (0..20).map(|_| packets.export(1 << 20).unwrap()).collect();
+    let exported: Vec<_> = (0..20).map(|_| packets.exports().make(1 << 20).unwrap()).collect();
     assert_eq!(memory_files(), 20);
-    assert!(packets.unexport_blocking(exported[0]).is_some());
+    assert!(packets.exports().end_blocking(exported[0]).is_some());
     assert_eq!(memory_files(), 19);
     drop((packets, endpoint));
     assert_eq!(memory_files(), 0);

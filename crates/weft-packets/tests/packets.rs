@@ -535,14 +535,14 @@ fn rcpy__misses_then_hits_then_is_forgotten() {
     for name in LINKS {
         let h = hosts(name, 2, &Config::default());
         let len = 500_000;
-        let memory = h.packets[1].export(len).unwrap();
+        let memory = h.packets[1].exports().make(len).unwrap();
         let (sender, to) = (&h.packets[0], h.peers[0][1]);
         let copying = async {
             for round in 0..3u64 {
                 let data = bytes(round, len - 7);
                 sender.rcpy_async(to, memory.key, 7, &data).await.unwrap();
                 let mut got = vec![0; data.len()];
-                assert!(h.packets[1].exported_read(memory, 7, &mut got));
+                assert!(h.packets[1].exports().read(memory, 7, &mut got));
                 assert!(got == data, "{name}: round {round}");
             }
             let stats = sender.stats();
@@ -552,7 +552,7 @@ fn rcpy__misses_then_hits_then_is_forgotten() {
         };
         h.run(vec![Box::pin(copying)], || true);
         let ending = async {
-            assert_eq!(h.packets[1].unexport(memory).await.map(|v| v.len()), Some(len));
+            assert_eq!(h.packets[1].exports().end(memory).await.map(|v| v.len()), Some(len));
             assert_eq!(sender.stats().rcpy_invalidations, 8, "{name}");
             let gone = sender.rcpy_async(to, memory.key, 0, &[1]).await;
             assert_eq!(gone, Err(OpError::Refused), "{name}");
@@ -564,14 +564,14 @@ fn rcpy__misses_then_hits_then_is_forgotten() {
 #[test]
 fn rcpy__beyond_the_last_offset_is_refused() {
     let h = hosts("shm", 2, &Config::default());
-    let memory = h.packets[1].export(1000).unwrap();
+    let memory = h.packets[1].exports().make(1000).unwrap();
     let data = vec![7; 200_000];
     for offset in [u64::MAX, u64::MAX - 4096] {
         let refused = h.packets[0].rcpy(h.peers[0][1], memory.key, offset, &data);
         assert_eq!(refused, Err(OpError::Refused));
     }
     let mut kept = [1; 1000];
-    assert!(h.packets[1].exported_read(memory, 0, &mut kept) && kept == [0; 1000]);
+    assert!(h.packets[1].exports().read(memory, 0, &mut kept) && kept == [0; 1000]);
 }
 
 #[test]
@@ -585,17 +585,17 @@ fn rcpy__into_memory_of_which_each_export_is_mapped_anew() {
     };
     for round in 0..20 {
         // New memory usually gets the address of the freed memory.
-        let memory = b.export(LEN).unwrap();
+        let memory = b.exports().make(LEN).unwrap();
         for n in 0..4 {
             let data = bytes(round * 10 + n, LEN);
             let copy = Box::pin(async { a.rcpy_async(to, memory.key, 0, &data).await.unwrap() });
             hosts.run(vec![copy as Task<'_>], || true);
             let mut got = vec![0; LEN];
-            assert!(b.exported_read(memory, 0, &mut got) && got == data, "{round} {n}");
+            assert!(b.exports().read(memory, 0, &mut got) && got == data, "{round} {n}");
         }
         let before = mapped();
         let back = Cell::new(None);
-        let end = Box::pin(async { back.set(b.unexport(memory).await) });
+        let end = Box::pin(async { back.set(b.exports().end(memory).await) });
         hosts.run(vec![end as Task<'_>], || true);
         assert!(back.take().is_some_and(|vec| vec == bytes(round * 10 + 3, LEN)));
         assert!(before > 0, "nothing was written without the kernel");
@@ -610,7 +610,7 @@ fn hostile__headers_of_a_member_break_nothing() {
         packets.handle(0, |_, _| {});
         packets.group(1, h.peers[rank].clone(), rank).unwrap();
     }
-    let memory = h.packets[1].export(100_000).unwrap();
+    let memory = h.packets[1].exports().make(100_000).unwrap();
     let to = h.peers[0][1];
     for seed in 0..20_000u64 {
         let mut rng = Rng::new(seed);
@@ -967,8 +967,8 @@ fn unexport__what_is_not_exported_stays() {
     let (packets, to) = (&h.packets[1], h.peers[0][1]);
     let counter = packets.counter(5).unwrap();
     for key in [counter.key, counter.key ^ 1] {
-        assert!(!packets.exports(key));
-        assert_eq!(packets.unexport_blocking(Exported { key, len: 8 }), None);
+        assert!(!packets.exports().has(key));
+        assert_eq!(packets.exports().end_blocking(Exported { key, len: 8 }), None);
     }
     let adding = async {
         assert_eq!(h.packets[0].fetch_add(to, counter, 2).await, Ok(5));
@@ -981,7 +981,7 @@ fn unexport__what_is_not_exported_stays() {
 fn end_counter__later_additions_are_refused() {
     let h = hosts("shm", 2, &Config::default());
     let (packets, to) = (&h.packets[1], h.peers[0][1]);
-    let (counter, memory) = (packets.counter(5).unwrap(), packets.export(100).unwrap());
+    let (counter, memory) = (packets.counter(5).unwrap(), packets.exports().make(100).unwrap());
     assert!(!packets.end_counter(Counter { key: memory.key }), "an export is none");
     assert!(packets.end_counter(counter) && !packets.end_counter(counter));
     let adding = async {

@@ -129,7 +129,7 @@ fn place__of_no_counter_or_not_asked_for_is_nothing() {
     let all = All(&[&owner, &a]);
     let (at, back) = (connect(&a, &owner), connect(&owner, &a));
     let counter = owner.counter(0).unwrap();
-    let memory = owner.export(100_000).unwrap();
+    let memory = owner.exports().make(100_000).unwrap();
     let post = |port: &Port, to, kind, bytes: &[u8]| {
         let (number, argument) = name(kind, 0, 0);
         port.post(to, number, argument, bytes).unwrap();

@@ -37,7 +37,7 @@ pub(crate) fn parts(env: &Env, shared: &Rc<Shared>) -> Vec<Part> {
         Some(counter) => drop(shared.counters.borrow_mut().insert(env.host, counter)),
         None => violation(env, shared, "no counter".into()),
     }
-    match packets.export(env.hosts as usize * COPIES_LEN) {
+    match packets.exports().make(env.hosts as usize * COPIES_LEN) {
         Some(memory) => drop(shared.exports.borrow_mut().insert(env.host, memory.key)),
         None => violation(env, shared, "no room to export".into()),
     }

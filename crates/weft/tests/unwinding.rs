@@ -175,7 +175,7 @@ fn rcpy__what_was_put_comes_whole() {
         let p = pair(name);
         let packets = [Packets::new(&p.a).unwrap(), Packets::new(&p.b).unwrap()];
         let len = 8_000_000;
-        let exported = packets[1].export(len).unwrap();
+        let exported = packets[1].exports().make(len).unwrap();
         // The first copy makes B answer with translations.
         p.run(packets[0].rcpy_async(p.to_b, exported.key, 0, &vec![1; len])).unwrap();
         let mut data = bytes(len);
@@ -190,7 +190,7 @@ fn rcpy__what_was_put_comes_whole() {
         }
         p.settle();
         let mut there = vec![0; len];
-        assert!(packets[1].exported_read(exported, 0, &mut there));
+        assert!(packets[1].exports().read(exported, 0, &mut there));
         assert!(there == bytes(len), "{name}");
     }
 }

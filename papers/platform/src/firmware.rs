@@ -47,18 +47,20 @@ impl Task {
 impl Machine {
     pub fn add_task(&mut self, node: usize, task: Task) {
         let n = &mut self.nodes[node];
-        if task.ends_transfer() { &mut n.engine_tasks } else { &mut n.tasks }.push_back(task);
+        if task.ends_transfer() { &mut n.ni.engine_tasks } else { &mut n.ni.tasks }.push_back(task);
         self.next_task(node);
     }
 
     fn next_task(&mut self, node: usize) {
-        if self.nodes[node].task.is_some() {
+        if self.nodes[node].ni.task.is_some() {
             return;
         }
         let n = &mut self.nodes[node];
-        let Some(task) = n.engine_tasks.pop_front().or_else(|| n.tasks.pop_front()) else { return };
+        let Some(task) = n.ni.engine_tasks.pop_front().or_else(|| n.ni.tasks.pop_front()) else {
+            return;
+        };
         let cycles = self.cycles(task);
-        self.nodes[node].task = Some(task);
+        self.nodes[node].ni.task = Some(task);
         let time = self.shared(node, cycles * self.hw.ni_cycle);
         self.after(time, Event::Task(node));
     }
@@ -113,7 +115,7 @@ impl Machine {
 
     /// Ends the processor's task and applies its effects.
     pub fn task_done(&mut self, node: usize) {
-        let Some(task) = self.nodes[node].task.take() else { return };
+        let Some(task) = self.nodes[node].ni.task.take() else { return };
         match task {
             Task::Request(id) => self.request(node, id),
             Task::Fetched(id) => self.fetched(node, id),
@@ -162,7 +164,7 @@ impl Machine {
         self.spread(node, waiting[0]);
         // The waiting packets came before everything that waits now, but for packets of earlier
         // fetches: an end of a fetch is handled before them, and may not overtake them.
-        let tasks = &mut self.nodes[node].tasks;
+        let tasks = &mut self.nodes[node].ni.tasks;
         let earlier = tasks.iter().take_while(|task| matches!(task, Task::Ready(_))).count();
         for (place, &next) in waiting[1..].iter().enumerate() {
             tasks.insert(earlier + place, Task::Ready(next));
@@ -348,7 +350,7 @@ impl Machine {
             }
             Some(_) => {}
             None if self.choice.repair == Repair::Host => {
-                self.nodes[node].free += 1;
+                self.nodes[node].host.free += 1;
                 self.wake(node);
             }
             None => self.send_buffer_free(node),
@@ -358,9 +360,9 @@ impl Machine {
     fn send_buffer_free(&mut self, node: usize) {
         let late = self.choice.transfer == Transfer::Pio || self.keeps_buffers();
         let together = if late { BUFFERS_TOGETHER } else { 1 };
-        self.nodes[node].unreported += 1;
-        if self.nodes[node].unreported >= together {
-            let count = std::mem::take(&mut self.nodes[node].unreported);
+        self.nodes[node].ni.unreported += 1;
+        if self.nodes[node].ni.unreported >= together {
+            let count = std::mem::take(&mut self.nodes[node].ni.unreported);
             self.add_task(node, Task::Report(count));
         }
     }
@@ -444,13 +446,13 @@ impl Machine {
         match dma {
             Dma::Fetch(id) => self.add_task(node, Task::Fetched(id)),
             Dma::Deliver(id) => {
-                self.nodes[node].rx.push_back(id);
+                self.nodes[node].host.rx.push_back(id);
                 self.add_task(node, Task::Delivered(id));
                 self.wake(node);
                 self.watch(node);
             }
             Dma::Complete(count) => {
-                self.nodes[node].free += i64::from(count);
+                self.nodes[node].host.free += i64::from(count);
                 self.add_task(node, Task::Reported);
                 self.wake(node);
             }

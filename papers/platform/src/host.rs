@@ -85,20 +85,20 @@ impl Machine {
         while !programs.done() {
             match self.next_event()? {
                 Event::Host(node) => {
-                    self.nodes[node].host_busy = false;
+                    self.nodes[node].host.busy = false;
                     self.host_step(node, programs);
                 }
                 Event::Computed(node, turn) => self.computed(node, turn, programs),
                 Event::Interrupt(node, turn) => self.interrupt(node, turn, programs),
                 Event::Alarm(node) => {
-                    self.nodes[node].alarm = None;
+                    self.nodes[node].host.alarm = None;
                     self.wake(node);
                 }
                 Event::Task(node) => self.task_done(node),
                 Event::DmaReady(node) => self.want_bus(node, User::Dma),
                 Event::Bus(node) => match self.bus_done(node) {
                     Some(User::Host) => {
-                        self.nodes[node].host_busy = false;
+                        self.nodes[node].host.busy = false;
                         self.host_step(node, programs);
                     }
                     Some(User::Posted { packet, .. }) => self.post(node, packet),
@@ -115,19 +115,19 @@ impl Machine {
     /// Wakes a host that may be waiting, after a change.
     pub fn wake(&mut self, node: usize) {
         let n = &mut self.nodes[node];
-        if n.ops.is_empty() && !n.host_busy {
-            n.host_busy = true;
+        if n.host.ops.is_empty() && !n.host.busy {
+            n.host.busy = true;
             self.after(0, Event::Host(node));
         }
     }
 
     /// Does steps until one takes time.
     fn host_step(&mut self, node: usize, programs: &mut dyn Programs) {
-        if self.nodes[node].host_busy {
+        if self.nodes[node].host.busy {
             return;
         }
         loop {
-            let Some(op) = self.nodes[node].ops.front().copied() else {
+            let Some(op) = self.nodes[node].host.ops.front().copied() else {
                 if !self.decide(node, programs) {
                     return;
                 }
@@ -136,18 +136,18 @@ impl Machine {
             match op {
                 Op::Pio { left: 0 } | Op::Copy { left: 0, .. } => {}
                 Op::Pio { .. } => {
-                    self.nodes[node].host_busy = true;
+                    self.nodes[node].host.busy = true;
                     self.want_bus(node, User::Host);
                     return;
                 }
                 Op::Cpu(time) => {
-                    self.nodes[node].ops.pop_front();
+                    self.nodes[node].host.ops.pop_front();
                     self.compute(node, time);
                     return;
                 }
                 Op::Copy { left, line } => {
                     let bytes = left.min(PIECE);
-                    self.nodes[node].ops[0] = Op::Copy { left: left - bytes, line };
+                    self.nodes[node].host.ops[0] = Op::Copy { left: left - bytes, line };
                     let time = bytes.div_ceil(LINE) * line;
                     self.compute(node, self.shared_memory(node, bytes, time));
                     return;
@@ -156,28 +156,28 @@ impl Machine {
                 Op::Post { bytes, packet } => {
                     self.want_bus(node, User::Posted { bytes, packet });
                 }
-                Op::Sent => programs.sent(node, self.nodes[node].began, self.now),
+                Op::Sent => programs.sent(node, self.nodes[node].host.began, self.now),
                 Op::Received(id) => {
-                    let (began, packet) = (self.nodes[node].began, &self.packets[id]);
+                    let (began, packet) = (self.nodes[node].host.began, &self.packets[id]);
                     match packet.kind {
                         Kind::Reply => programs.replied(node, packet.tag, began, self.now),
                         _ => programs.received(node, packet.tag, began, self.now),
                     }
                 }
             }
-            self.nodes[node].ops.pop_front();
+            self.nodes[node].host.ops.pop_front();
         }
     }
 
     fn compute(&mut self, node: usize, time: Ps) {
-        self.nodes[node].host_busy = true;
+        self.nodes[node].host.busy = true;
         self.after(time, Event::Host(node));
     }
 
     /// Chooses the host's next step; false if it waits.
     fn decide(&mut self, node: usize, programs: &mut dyn Programs) -> bool {
-        self.nodes[node].began = self.now;
-        if let Some(id) = self.nodes[node].rx.pop_front() {
+        self.nodes[node].host.began = self.now;
+        if let Some(id) = self.nodes[node].host.rx.pop_front() {
             let packet = &self.packets[id];
             let work = match packet.kind {
                 Kind::Data => programs.work(node, Some(packet.tag)),
@@ -213,17 +213,17 @@ impl Machine {
     fn compute_open(&mut self, node: usize, time: Ps) {
         let end = self.now + time;
         let n = &mut self.nodes[node];
-        n.turn += 1;
-        n.computes = Some(end);
-        n.host_busy = true;
-        let turn = n.turn;
+        n.host.computing.turn += 1;
+        n.host.computing.end = Some(end);
+        n.host.busy = true;
+        let turn = n.host.computing.turn;
         self.after(time, Event::Computed(node, turn));
     }
 
     fn computed(&mut self, node: usize, turn: u32, programs: &mut dyn Programs) {
         let n = &mut self.nodes[node];
-        if n.turn == turn && n.computes.take().is_some() {
-            n.host_busy = false;
+        if n.host.computing.turn == turn && n.host.computing.end.take().is_some() {
+            n.host.busy = false;
             self.host_step(node, programs);
         }
     }
@@ -232,9 +232,9 @@ impl Machine {
     /// (section 4.1).
     pub fn watch(&mut self, node: usize) {
         let n = &mut self.nodes[node];
-        if n.computes.is_some() && n.watched != n.turn {
-            n.watched = n.turn;
-            let turn = n.turn;
+        if n.host.computing.end.is_some() && n.host.computing.watched != n.host.computing.turn {
+            n.host.computing.watched = n.host.computing.turn;
+            let turn = n.host.computing.turn;
             self.after(self.hw.watchdog, Event::Interrupt(node, turn));
         }
     }
@@ -242,8 +242,10 @@ impl Machine {
     /// Interrupts the host, if it has not polled since the timer was started.
     fn interrupt(&mut self, node: usize, turn: u32, programs: &mut dyn Programs) {
         let n = &mut self.nodes[node];
-        let Some(end) = n.computes.take_if(|_| n.turn == turn) else { return };
-        n.host_busy = false;
+        let Some(end) = n.host.computing.end.take_if(|_| n.host.computing.turn == turn) else {
+            return;
+        };
+        n.host.busy = false;
         self.counts.interrupts += 1;
         programs.interrupted(node, end - self.now);
         self.cpu(node, self.host.interrupt);
@@ -252,8 +254,8 @@ impl Machine {
 
     /// Wakes a host at a time, unless it wakes earlier: then it is asked again.
     fn set_alarm(&mut self, node: usize, at: Ps) {
-        if self.nodes[node].alarm.is_none_or(|earlier| at < earlier) {
-            self.nodes[node].alarm = Some(at);
+        if self.nodes[node].host.alarm.is_none_or(|earlier| at < earlier) {
+            self.nodes[node].host.alarm = Some(at);
             self.after(at.saturating_sub(self.now), Event::Alarm(node));
         }
     }
@@ -270,7 +272,7 @@ impl Machine {
     }
 
     fn op(&mut self, node: usize, op: Op) {
-        self.nodes[node].ops.push_back(op);
+        self.nodes[node].host.ops.push_back(op);
     }
 
     /// Writes words one by one, in 32nds of a word.
@@ -297,7 +299,7 @@ impl Machine {
 
     /// Returns true if a packet to `to` may leave the host.
     fn may_send(&mut self, node: usize, to: usize) -> bool {
-        if self.nodes[node].free <= 0 {
+        if self.nodes[node].host.free <= 0 {
             return false;
         }
         self.choice.repair != Repair::Host || self.peer(node, to).send.can_send()
@@ -317,7 +319,7 @@ impl Machine {
     /// Adds the steps of a send call with its data.
     fn send_steps(&mut self, node: usize, id: PacketId) {
         let bytes = self.packets[id].bytes;
-        self.nodes[node].free -= 1;
+        self.nodes[node].host.free -= 1;
         let c = &self.host;
         let (cycles, words) = (c.send + c.queue + c.repair_send, c.send_words);
         self.cpu(node, cycles);
@@ -340,7 +342,7 @@ impl Machine {
         let id = self.packet(Kind::Data, node, node, bytes, tag);
         self.packets[id].root = Some(node);
         if self.choice.forward == Forward::Interface {
-            if self.nodes[node].free <= 0 {
+            if self.nodes[node].host.free <= 0 {
                 return false;
             }
             self.work(node, work);
@@ -562,8 +564,8 @@ impl Machine {
         }
         self.host_ack(node, other);
         let n = &mut self.nodes[node];
-        if !n.ops.is_empty() && !n.host_busy {
-            n.host_busy = true;
+        if !n.host.ops.is_empty() && !n.host.busy {
+            n.host.busy = true;
             self.after(0, Event::Host(node));
         }
     }

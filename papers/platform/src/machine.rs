@@ -105,9 +105,12 @@ pub(super) struct Peer {
     pub timer: bool,
 }
 
-pub(super) struct Node {
+/// The processor of a host.
+#[derive(Default)]
+pub(super) struct Host {
     pub ops: VecDeque<Op>,
-    pub host_busy: bool,
+    pub busy: bool,
+    /// Packets for the program.
     pub rx: VecDeque<PacketId>,
     /// Send buffers that programs may take. Packets that the host forwards never wait for one: they
     /// may take more than there are, and programs wait until those are back.
@@ -115,60 +118,84 @@ pub(super) struct Node {
     pub began: Ps,
     /// The time at which the host is woken.
     pub alarm: Option<Ps>,
-    /// The end of a computation into which interrupts may break.
-    pub computes: Option<Ps>,
-    /// Number of that computation, and of the one for which the network interface has a timer.
+    pub computing: Computing,
+}
+
+/// The computation of a host into which interrupts may break.
+#[derive(Default)]
+pub(super) struct Computing {
+    /// Its end, while it lasts.
+    pub end: Option<Ps>,
+    /// Its number, and that of the one for which the network interface has a timer.
     pub turn: u32,
     pub watched: u32,
+}
+
+/// The processor of a network interface.
+#[derive(Default)]
+pub(super) struct Processor {
     /// Ends of transfers, which are handled first, and other work.
     pub engine_tasks: VecDeque<Task>,
     pub tasks: VecDeque<Task>,
     pub task: Option<Task>,
+    /// Free send buffers that the host has not been told of.
     pub unreported: u32,
-    pub counter: u64,
-    pub peers: Vec<Option<Box<Peer>>>,
-    bus: Option<User>,
-    bus_wait: VecDeque<User>,
+}
+
+/// An I/O bus.
+#[derive(Default)]
+struct Bus {
+    user: Option<User>,
+    waiting: VecDeque<User>,
     /// The DMA engine keeps the bus for its next burst.
     streaming: bool,
-    dma: Option<(Dma, u64)>,
-    dma_queue: VecDeque<Dma>,
-    sending: Option<(PacketId, u64)>,
-    send_queue: VecDeque<PacketId>,
-    /// True while a packet comes in through the port.
-    port_busy: bool,
-    port_wait: VecDeque<usize>,
+}
+
+/// An engine that moves one thing at a time: that, with the bytes that are left, and others.
+struct Engine<T> {
+    now: Option<(T, u64)>,
+    waiting: VecDeque<T>,
+}
+
+impl<T> Default for Engine<T> {
+    fn default() -> Engine<T> {
+        Engine { now: None, waiting: VecDeque::new() }
+    }
+}
+
+/// The receiving port of a network interface.
+#[derive(Default)]
+struct Inlet {
+    /// True while a packet comes in.
+    busy: bool,
+    /// Nodes whose packets wait.
+    waiting: VecDeque<usize>,
     receiving: bool,
+}
+
+pub(super) struct Node {
+    pub host: Host,
+    pub ni: Processor,
+    /// The counter for fetch-and-add.
+    pub counter: u64,
+    pub peers: Vec<Option<Box<Peer>>>,
+    bus: Bus,
+    dma: Engine<Dma>,
+    sending: Engine<PacketId>,
+    inlet: Inlet,
 }
 
 impl Node {
     fn new(nodes: usize, free: i64) -> Node {
         Node {
-            ops: VecDeque::new(),
-            host_busy: false,
-            rx: VecDeque::new(),
-            free,
-            began: 0,
-            alarm: None,
-            computes: None,
-            turn: 0,
-            watched: 0,
-            engine_tasks: VecDeque::new(),
-            tasks: VecDeque::new(),
-            task: None,
-            unreported: 0,
+            host: Host { free, ..Host::default() },
+            ni: Processor::default(),
             counter: 0,
             peers: (0..nodes).map(|_| None).collect(),
-            bus: None,
-            bus_wait: VecDeque::new(),
-            streaming: false,
-            dma: None,
-            dma_queue: VecDeque::new(),
-            sending: None,
-            send_queue: VecDeque::new(),
-            port_busy: false,
-            port_wait: VecDeque::new(),
-            receiving: false,
+            bus: Bus::default(),
+            dma: Engine::default(),
+            sending: Engine::default(),
+            inlet: Inlet::default(),
         }
     }
 }
@@ -328,7 +355,7 @@ impl Machine {
         };
         match peers.filter_map(blocked).next() {
             Some(text) => Some(text),
-            None => (n.free <= 0).then(|| "no send buffer is free".to_string()),
+            None => (n.host.free <= 0).then(|| "no send buffer is free".to_string()),
         }
     }
 
@@ -357,10 +384,10 @@ impl Machine {
         let n = &self.nodes[node];
         let link = 1_000_000 / self.hw.link_byte;
         let bus = self.hw.bus_width * 1_000_000 / self.hw.bus_clock;
-        let asked = u64::from(n.sending.is_some()) * link
-            + u64::from(n.receiving) * link
-            + u64::from(n.bus.is_some()) * bus
-            + u64::from(n.task.is_some()) * self.hw.ni_fetch_rate;
+        let asked = u64::from(n.sending.now.is_some()) * link
+            + u64::from(n.inlet.receiving) * link
+            + u64::from(n.bus.user.is_some()) * bus
+            + u64::from(n.ni.task.is_some()) * self.hw.ni_fetch_rate;
         (asked, self.hw.sram_rate)
     }
 
@@ -368,7 +395,7 @@ impl Machine {
     pub fn shared_memory(&self, node: usize, bytes: u64, time: Ps) -> Ps {
         let copy = bytes * 1_000_000 / time.max(1);
         let dma = self.hw.bus_width * 1_000_000 / self.hw.bus_clock;
-        let busy = self.nodes[node].bus == Some(User::Dma);
+        let busy = self.nodes[node].bus.user == Some(User::Dma);
         let asked = 2 * copy + u64::from(busy) * dma;
         if asked <= self.hw.memory_rate || !busy {
             return time;
@@ -380,30 +407,30 @@ impl Machine {
 
     /// Asks for the bus; [`Event::Bus`] comes when the transaction is over.
     pub fn want_bus(&mut self, node: usize, user: User) {
-        self.nodes[node].bus_wait.push_back(user);
+        self.nodes[node].bus.waiting.push_back(user);
         self.grant_bus(node);
     }
 
     fn grant_bus(&mut self, node: usize) {
-        if self.nodes[node].bus.is_some() {
+        if self.nodes[node].bus.user.is_some() {
             return;
         }
-        let Some(user) = self.nodes[node].bus_wait.pop_front() else { return };
-        self.nodes[node].bus = Some(user);
+        let Some(user) = self.nodes[node].bus.waiting.pop_front() else { return };
+        self.nodes[node].bus.user = Some(user);
         self.counts.bus += 1;
         let time = match user {
             User::Host => self.next_pio_time(node),
             User::Posted { bytes, .. } => self.pio_time(bytes),
             User::Dma => self.burst_time(node),
         };
-        self.nodes[node].streaming = false;
+        self.nodes[node].bus.streaming = false;
         let time = self.shared(node, time);
         self.after(time, Event::Bus(node));
     }
 
     /// Returns the time of the lines that the host writes next.
     fn next_pio_time(&self, node: usize) -> Ps {
-        let Some(Op::Pio { left }) = self.nodes[node].ops.front() else { return 0 };
+        let Some(Op::Pio { left }) = self.nodes[node].host.ops.front() else { return 0 };
         self.pio_time((*left).min(PIECE))
     }
 
@@ -418,10 +445,10 @@ impl Machine {
     }
 
     fn burst_time(&self, node: usize) -> Ps {
-        let Some((dma, left)) = self.nodes[node].dma else { return 0 };
+        let Some((dma, left)) = self.nodes[node].dma.now else { return 0 };
         let idle = match dma {
             // No other user asked for the bus in between: the transaction goes on.
-            _ if self.nodes[node].streaming => 0,
+            _ if self.nodes[node].bus.streaming => 0,
             Dma::Fetch(_) => self.hw.read_clocks,
             _ => self.hw.write_clocks,
         };
@@ -430,11 +457,11 @@ impl Machine {
 
     /// Ends the transaction on the bus of `node`; returns its user.
     pub fn bus_done(&mut self, node: usize) -> Option<User> {
-        let user = self.nodes[node].bus.take();
+        let user = self.nodes[node].bus.user.take();
         match user {
             Some(User::Dma) => self.burst_done(node),
             Some(User::Host) => {
-                if let Some(Op::Pio { left }) = self.nodes[node].ops.front_mut() {
+                if let Some(Op::Pio { left }) = self.nodes[node].host.ops.front_mut() {
                     *left = left.saturating_sub(PIECE);
                 }
             }
@@ -465,17 +492,17 @@ impl Machine {
 
     /// Gives the engine a transfer; it starts after all before it are done.
     pub fn start_dma(&mut self, node: usize, dma: Dma) {
-        self.nodes[node].dma_queue.push_back(dma);
+        self.nodes[node].dma.waiting.push_back(dma);
         self.next_dma(node);
     }
 
     /// Starts the next transfer if the engine is free.
     pub fn next_dma(&mut self, node: usize) {
-        if self.nodes[node].dma.is_some() {
+        if self.nodes[node].dma.now.is_some() {
             return;
         }
-        let Some(dma) = self.nodes[node].dma_queue.pop_front() else { return };
-        self.nodes[node].dma = Some((dma, self.dma_bytes(dma)));
+        let Some(dma) = self.nodes[node].dma.waiting.pop_front() else { return };
+        self.nodes[node].dma.now = Some((dma, self.dma_bytes(dma)));
         let start = match dma {
             Dma::Fetch(_) => self.hw.read_start,
             _ => self.hw.write_start,
@@ -485,16 +512,16 @@ impl Machine {
 
     /// Starts the next transfer, after the processor has seen the end of one.
     pub fn dma_seen(&mut self, node: usize) {
-        self.nodes[node].dma = None;
+        self.nodes[node].dma.now = None;
         self.next_dma(node);
     }
 
     fn burst_done(&mut self, node: usize) {
         let burst = self.hw.burst;
-        let Some((dma, left)) = &mut self.nodes[node].dma else { return };
+        let Some((dma, left)) = &mut self.nodes[node].dma.now else { return };
         *left = left.saturating_sub(burst);
         if *left > 0 {
-            self.nodes[node].streaming = self.nodes[node].bus_wait.is_empty();
+            self.nodes[node].bus.streaming = self.nodes[node].bus.waiting.is_empty();
             self.want_bus(node, User::Dma);
             return;
         }
@@ -506,20 +533,20 @@ impl Machine {
 
     /// Gives the send engine a packet.
     pub fn transmit(&mut self, node: usize, packet: PacketId) {
-        self.nodes[node].send_queue.push_back(packet);
+        self.nodes[node].sending.waiting.push_back(packet);
         self.next_send(node);
     }
 
     fn next_send(&mut self, node: usize) {
-        if self.nodes[node].sending.is_some() {
+        if self.nodes[node].sending.now.is_some() {
             return;
         }
-        let Some(packet) = self.nodes[node].send_queue.pop_front() else { return };
+        let Some(packet) = self.nodes[node].sending.waiting.pop_front() else { return };
         let bytes = self.packets[packet].bytes + self.header();
-        self.nodes[node].sending = Some((packet, bytes));
+        self.nodes[node].sending.now = Some((packet, bytes));
         let to = self.packets[packet].to;
-        if self.nodes[to].port_busy {
-            self.nodes[to].port_wait.push_back(node);
+        if self.nodes[to].inlet.busy {
+            self.nodes[to].inlet.waiting.push_back(node);
         } else {
             self.enter(node, to);
         }
@@ -527,13 +554,13 @@ impl Machine {
 
     /// Lets the packet that `node` sends enter the port of `to`.
     fn enter(&mut self, node: usize, to: usize) {
-        self.nodes[to].port_busy = true;
-        self.nodes[to].receiving = true;
+        self.nodes[to].inlet.busy = true;
+        self.nodes[to].inlet.receiving = true;
         self.next_chunk(node, to);
     }
 
     fn next_chunk(&mut self, node: usize, to: usize) {
-        let Some((_, left)) = self.nodes[node].sending else { return };
+        let Some((_, left)) = self.nodes[node].sending.now else { return };
         let time = left.min(CHUNK) * self.hw.link_byte;
         let time = self.shared(node, time).max(self.shared(to, time));
         self.after(time, Event::Sent(node));
@@ -541,7 +568,7 @@ impl Machine {
 
     /// Handles a piece that has left; the rest follows, or the packet is in flight.
     pub fn chunk_sent(&mut self, node: usize) {
-        let Some((packet, left)) = &mut self.nodes[node].sending else { return };
+        let Some((packet, left)) = &mut self.nodes[node].sending.now else { return };
         *left = left.saturating_sub(CHUNK);
         let (packet, left) = (*packet, *left);
         let to = self.packets[packet].to;
@@ -557,7 +584,7 @@ impl Machine {
 
     /// Gives the engine the next packet, after the processor has seen that one left.
     pub fn send_seen(&mut self, node: usize) {
-        self.nodes[node].sending = None;
+        self.nodes[node].sending.now = None;
         self.next_send(node);
     }
 
@@ -569,9 +596,9 @@ impl Machine {
 
     /// Lets the port take the next packet: the receive engine has a second buffer.
     fn leave(&mut self, node: usize) {
-        self.nodes[node].port_busy = false;
-        self.nodes[node].receiving = false;
-        if let Some(sender) = self.nodes[node].port_wait.pop_front() {
+        self.nodes[node].inlet.busy = false;
+        self.nodes[node].inlet.receiving = false;
+        if let Some(sender) = self.nodes[node].inlet.waiting.pop_front() {
             self.enter(sender, node);
         }
     }

@@ -77,6 +77,41 @@ enum Begun {
     Ask,
 }
 
+/// The additions to counters of other nodes.
+#[derive(Default)]
+struct Asks {
+    waiting: RefCell<VecDeque<Ask>>,
+    /// The one that is on its way.
+    sent: RefCell<Option<Ask>>,
+}
+
+impl Asks {
+    /// Returns the node of the next one, if none is on its way.
+    fn next(&self) -> Option<usize> {
+        let is_free = self.sent.borrow().is_none();
+        self.waiting.borrow().front().filter(|_| is_free).map(|ask| ask.at)
+    }
+
+    /// Notes that the next one is on its way.
+    fn send(&self) {
+        self.sent.replace(self.waiting.borrow_mut().pop_front());
+    }
+}
+
+/// The computing of a node.
+#[derive(Default)]
+struct Computing {
+    left: Cell<Ps>,
+    /// Tasks that wait for its end.
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Computing {
+    fn add(&self, time: Ps) {
+        self.left.set(self.left.get() + time);
+    }
+}
+
 #[derive(Default)]
 struct Node {
     /// With the numbers of their settings.
@@ -87,14 +122,10 @@ struct Node {
     early: RefCell<Vec<u64>>,
     /// Numbers of the packets to send.
     out: RefCell<VecDeque<u64>>,
-    asks: RefCell<VecDeque<Ask>>,
-    /// The one that is on its way.
-    asked: RefCell<Option<Ask>>,
+    asks: Asks,
     begun: Cell<Option<Begun>>,
     counters: RefCell<BTreeMap<u64, u64>>,
-    /// Computing that is left, and the tasks that wait for its end.
-    computing: Cell<Ps>,
-    computed: RefCell<Vec<Waker>>,
+    computing: Computing,
     alarms: RefCell<BTreeMap<(Ps, u64), Waker>>,
     tasks: Tasks,
     /// True if something has come and no thread was switched to since.
@@ -241,17 +272,15 @@ impl Programs for Run {
                 }
             };
         }
-        if me.asked.borrow().is_none() {
-            if let Some(ask) = me.asks.borrow().front() {
-                me.begun.set(Some(Begun::Ask));
-                return Wish::FetchAdd { at: ask.at, work: self.world.system.send_packet };
-            }
+        if let Some(at) = me.asks.next() {
+            me.begun.set(Some(Begun::Ask));
+            return Wish::FetchAdd { at, work: self.world.system.send_packet };
         }
-        if me.computing.get() > 0 {
+        if me.computing.left.get() > 0 {
             me.begun.set(Some(Begun::Nothing));
             return self.world.compute(me);
         }
-        me.computed.take().into_iter().for_each(Waker::wake);
+        me.computing.waiting.take().into_iter().for_each(Waker::wake);
         if me.tasks.has_ready() {
             // The tasks run after a look for packets.
             me.begun.set(Some(Begun::Nothing));
@@ -264,7 +293,7 @@ impl Programs for Run {
         let me = &self.world.nodes[node];
         match me.begun.take() {
             Some(Begun::Packet) => drop(me.out.borrow_mut().pop_front()),
-            Some(Begun::Ask) => drop(me.asked.replace(me.asks.borrow_mut().pop_front())),
+            Some(Begun::Ask) => me.asks.send(),
             _ => {}
         }
     }
@@ -287,14 +316,13 @@ impl Programs for Run {
     }
 
     fn interrupted(&mut self, node: usize, left: Ps) {
-        let computing = &self.world.nodes[node].computing;
-        computing.set(computing.get() + left);
+        self.world.nodes[node].computing.add(left);
     }
 
     fn replied(&mut self, node: usize, _: u64, _: Ps, ended: Ps) {
         self.world.now.set(ended);
         self.world.nodes[node].came.set(true);
-        let Some(ask) = self.world.nodes[node].asked.take() else { return };
+        let Some(ask) = self.world.nodes[node].asks.sent.take() else { return };
         let before = self.world.add(ask.at, ask.key, ask.n);
         // A counter that has ended answers as one that counts nothing.
         ask.answer.value.set(Some(before.unwrap_or(u64::MAX)));
@@ -329,12 +357,12 @@ impl World {
 
     /// Begins a piece of computing, up to the next poll.
     fn compute(&self, me: &Node) -> Wish {
-        let all = me.computing.take();
+        let all = me.computing.left.take();
         if self.system.interrupts {
             return Wish::Compute { time: all, open: true };
         }
         let piece = all.min(self.poll_every.unwrap_or(all));
-        me.computing.set(all - piece);
+        me.computing.left.set(all - piece);
         let poll = if piece < all { self.poll } else { 0 };
         Wish::Compute { time: piece + poll, open: false }
     }
@@ -596,7 +624,7 @@ impl Net for ClusterNet {
             }
             let answer = Rc::new(Answer::default());
             let ask = Ask { at, key, n, answer: Rc::clone(&answer) };
-            net.me().asks.borrow_mut().push_back(ask);
+            net.me().asks.waiting.borrow_mut().push_back(ask);
             let value = poll_fn(|cx| match answer.value.get() {
                 Some(value) => Poll::Ready(value),
                 None => {
@@ -633,12 +661,12 @@ impl Net for ClusterNet {
             let me = net.me();
             if left > 0 {
                 net.world.samples.computes(left);
-                me.computing.set(me.computing.get() + std::mem::take(&mut left));
+                me.computing.add(std::mem::take(&mut left));
             }
-            if me.computing.get() == 0 {
+            if me.computing.left.get() == 0 {
                 return Poll::Ready(());
             }
-            me.computed.borrow_mut().push(cx.waker().clone());
+            me.computing.waiting.borrow_mut().push(cx.waker().clone());
             Poll::Pending
         })
     }

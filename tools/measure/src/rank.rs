@@ -31,17 +31,22 @@ pub struct Rank {
     side: UnixStream,
     links: Links,
     key: [u8; 32],
-    hosts: [IpAddr; 2],
-    /// True if the other rank may be on another machine.
-    far: bool,
-    /// True if the rank is on another host than its parent and the addresses by which the hosts
-    /// reach each other are not yet known.
-    apart: bool,
+    hosts: Hosts,
     endpoint: Option<(Endpoint, PeerId)>,
     watched: Option<(SharedEndpoint, PeerId)>,
     idle: Vec<Endpoint>,
     /// The state that the probes of another crate have opened.
     pub opened: Option<Box<dyn Any>>,
+}
+
+/// The addresses of the hosts of both ranks.
+struct Hosts {
+    addresses: [IpAddr; 2],
+    /// True if the other rank may be on another machine.
+    far: bool,
+    /// True if the rank is on another host than its parent and the addresses by which the hosts
+    /// reach each other are not yet known.
+    apart: bool,
 }
 
 /// The start values of a rank.
@@ -77,9 +82,7 @@ impl Rank {
             side,
             links: Links::parse(start.link).context("unknown link")?,
             key: key_bytes(start.key),
-            hosts: [a, b],
-            far: start.far,
-            apart: start.far,
+            hosts: Hosts { addresses: [a, b], far: start.far, apart: start.far },
             endpoint: None,
             watched: None,
             idle: Vec::new(),
@@ -89,7 +92,7 @@ impl Rank {
 
     /// True if the other rank may be on another machine.
     pub(crate) fn is_far(&self) -> bool {
-        self.far
+        self.hosts.far
     }
 
     /// Waits until the other rank has called this too.
@@ -210,7 +213,7 @@ impl Rank {
 
     /// Finds the addresses by which the hosts reach each other, if the user has not set them.
     pub fn locate(&mut self) -> Result<()> {
-        if !self.apart {
+        if !self.hosts.apart {
             return Ok(());
         }
         let reachability =
@@ -227,8 +230,8 @@ impl Rank {
                 "UDP does not pass between the hosts both ways: `weft doctor --hosts` tells more"
             );
         };
-        (self.hosts[self.me], self.hosts[1 - self.me]) = (own.ip(), their.ip());
-        self.apart = false;
+        (self.hosts.addresses[self.me], self.hosts.addresses[1 - self.me]) = (own.ip(), their.ip());
+        self.hosts.apart = false;
         // The other rank may still be asking.
         self.sync()
     }
@@ -236,7 +239,7 @@ impl Rank {
     /// Returns a UDP socket connected to that of the other rank.
     pub fn udp(&mut self, coalesce: bool) -> Result<UdpSocket> {
         self.locate()?;
-        let (ip, ports) = (self.hosts[self.me], weft::job::ports_from_env()?);
+        let (ip, ports) = (self.hosts.addresses[self.me], weft::job::ports_from_env()?);
         let socket = ports.bind(None, |port| UdpSocket::bind((ip, port)));
         let socket = socket.context("a UDP socket")?;
         // Without the right to more, the limit of the system applies.
@@ -248,7 +251,7 @@ impl Rank {
         let port = u64::from(socket.local_addr()?.port());
         self.tell(&port.to_le_bytes())?;
         let port = self.hear_u64()? as u16;
-        socket.connect(SocketAddr::new(self.hosts[1 - self.me], port))?;
+        socket.connect(SocketAddr::new(self.hosts.addresses[1 - self.me], port))?;
         self.sync()?;
         Ok(socket)
     }
@@ -257,7 +260,7 @@ impl Rank {
     pub fn tcp(&mut self, delay: bool) -> Result<TcpStream> {
         self.locate()?;
         let stream = if self.me == 1 {
-            let (ip, ports) = (self.hosts[1], weft::job::ports_from_env()?);
+            let (ip, ports) = (self.hosts.addresses[1], weft::job::ports_from_env()?);
             let listener = ports.bind(None, |port| TcpListener::bind((ip, port)));
             let listener = listener.context("a TCP socket")?;
             let port = u64::from(listener.local_addr()?.port());
@@ -265,7 +268,7 @@ impl Rank {
             listener.accept().context("accept")?.0
         } else {
             let port = self.hear_u64()? as u16;
-            let to = SocketAddr::new(self.hosts[1], port);
+            let to = SocketAddr::new(self.hosts.addresses[1], port);
             TcpStream::connect_timeout(&to, STEP).context("TCP to the other rank")?
         };
         stream.set_nodelay(!delay)?;
@@ -284,7 +287,7 @@ impl Rank {
 
     /// Returns the address of each rank.
     pub fn hosts(&self) -> [IpAddr; 2] {
-        self.hosts
+        self.hosts.addresses
     }
 
     pub(crate) fn estimate(&mut self, which: u64) -> Result<Outcome> {

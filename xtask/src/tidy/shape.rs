@@ -2,57 +2,24 @@
 
 use super::lex::{Kind, Token};
 use super::{File, Report, Tree};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const MAX_FIELDS: usize = 15;
 const MAX_METHODS: usize = 40;
 /// The beginning of the sentence in a struct's documentation that says why it has more fields.
 const REASON: &str = "More than 15 fields:";
 
-/// Structs that are still to be divided: path of the file, and name.
-const FIELDS_NOT_YET: &[(&str, &str)] = &[
-    ("crates/weft-agent/src/group.rs", "Group"),
-    ("crates/weft-agent/src/proxy.rs", "Proxy"),
-    ("crates/weft-cluster/src/group.rs", "Membership"),
-    ("crates/weft-link/src/shm/mod.rs", "ShmLink"),
-    ("crates/weft-link/src/shm/peer.rs", "Peer"),
-    ("crates/weft-link/src/tcp/mod.rs", "TcpLink"),
-    ("crates/weft-link/src/tcp/streams.rs", "Stream"),
-    ("crates/weft-models/src/objects/runtime.rs", "Inner"),
-    ("crates/weft-models/src/order/core.rs", "Core"),
-    ("crates/weft-models/src/order/driver.rs", "Inner"),
-    ("crates/weft-mxoe/src/node/peer.rs", "Peer"),
-    ("crates/weft-names/src/node/mod.rs", "Node"),
-    ("crates/weft-packets/src/lib.rs", "State"),
-    ("crates/weftd/src/cluster/mod.rs", "Cluster"),
-    ("crates/weftd/src/cluster/tipc/mod.rs", "Port"),
-    ("crates/weftd/src/cluster/tipc/mod.rs", "Tipc"),
-    ("papers/platform/src/machine.rs", "Node"),
-    ("papers/platform/src/net.rs", "Node"),
-    ("tools/measure/src/rank.rs", "Rank"),
-];
-
-/// Types that still have too many public methods: folder of the crate, and name.
-const METHODS_NOT_YET: &[(&str, &str)] =
-    &[("crates/weft-models/src/", "Core"), ("crates/weft-packets/src/", "Packets")];
-
 /// Checks that a struct has at most 15 fields, or says why.
 pub fn fields(tree: &Tree, report: &mut Report) {
-    let mut not_yet: BTreeSet<_> = FIELDS_NOT_YET.iter().copied().collect();
     for file in tree.rust().filter(|f| !f.is_test()) {
         for (name, at, fields) in structs(file) {
             let line = file.tokens[at].line;
             if fields <= MAX_FIELDS || documents(file, line).contains(REASON) {
                 continue;
             }
-            if !not_yet.remove(&(file.path.as_str(), name)) {
-                let message = format!("`{name}` has {fields} fields, at most {MAX_FIELDS}");
-                report.add(&file.path, line, format!("{message}; or `{REASON}` and why"));
-            }
+            let message = format!("`{name}` has {fields} fields, at most {MAX_FIELDS}");
+            report.add(&file.path, line, format!("{message}; or `{REASON}` and why"));
         }
-    }
-    for (path, name) in not_yet.into_iter().filter(|(path, _)| tree.get(path).is_some()) {
-        report.add(path, 0, format!("`{name}` is divided: it leaves FIELDS_NOT_YET"));
     }
 }
 
@@ -74,16 +41,11 @@ pub fn methods(tree: &Tree, report: &mut Report) {
             count.0 += methods;
         }
     }
-    let mut not_yet: BTreeSet<_> = METHODS_NOT_YET.iter().copied().collect();
-    for ((folder, name), (methods, path, line)) in &found {
-        if *methods > MAX_METHODS && !not_yet.remove(&(*folder, name.as_str())) {
+    for ((_, name), (methods, path, line)) in &found {
+        if *methods > MAX_METHODS {
             let message = format!("`{name}` has {methods} public methods, at most {MAX_METHODS}");
             report.add(path, *line, message);
         }
-    }
-    let is_here = |folder: &str| files().any(|file| file.path.starts_with(folder));
-    for (folder, name) in not_yet.into_iter().filter(|(folder, _)| is_here(folder)) {
-        report.add(folder, 0, format!("`{name}` is divided: it leaves METHODS_NOT_YET"));
     }
 }
 

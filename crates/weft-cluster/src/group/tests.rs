@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use weft_link::rng::Rng;
 use weft_names::{Claim, HostId, Owner};
 
@@ -122,7 +122,7 @@ impl World {
                 _ => {}
             }
         }
-        assert!(membership.in_bytes <= IN_BYTES + MAIL_MAX, "{}", membership.in_bytes);
+        assert!(membership.incoming.bytes <= IN_BYTES + MAIL_MAX, "{}", membership.incoming.bytes);
         while membership.has_transmit() {
             for datagram in membership.poll_transmit() {
                 for _ in 0..1 + u64::from(self.rng.below(10) == 0) {
@@ -208,11 +208,15 @@ fn send__each_member_takes_each_message_once_and_in_order_under_loss_and_death()
             }
         }
         for m in (0..4).map(|m| world.members[m].as_ref().unwrap()) {
-            assert_eq!((m.out.len(), m.out_bytes, m.in_bytes), (0, 0, 0), "seed {seed}");
-            assert!(m.parts.is_empty() && m.whole.is_empty());
+            assert_eq!(
+                (m.outgoing.under_way.len(), m.outgoing.bytes, m.incoming.bytes),
+                (0, 0, 0),
+                "seed {seed}"
+            );
+            assert!(m.incoming.parts.is_empty() && m.incoming.whole.is_empty());
         }
         for m in 0..4 {
-            let sent = world.members[m].as_ref().unwrap().numbers;
+            let sent = world.members[m].as_ref().unwrap().outgoing.last;
             assert_eq!(world.settled[m].len() as u64, sent, "each one is settled");
         }
     }
@@ -282,7 +286,7 @@ fn receive__memory_of_a_member_is_bounded_however_many_others_send() {
     let held = world.members[0].as_ref().unwrap().held_bytes();
     assert!((IN_BYTES - MAIL_MAX..=IN_BYTES + MAIL_MAX).contains(&held), "{held}");
     // A sender that ends in the middle of the message beyond holds nobody up.
-    let beyond = world.members[0].as_ref().unwrap().beyond.as_ref().map(|b| b.from);
+    let beyond = world.members[0].as_ref().unwrap().incoming.beyond.as_ref().map(|b| b.from);
     let ends = beyond.unwrap().host.0 as usize - 1;
     world.kill(ends, Gone::Killed { signal: 9 });
     world.asleep.clear();
@@ -291,7 +295,7 @@ fn receive__memory_of_a_member_is_bounded_however_many_others_send() {
     let taken = (1..41).filter(|m| world.taken.get(&(0, *m)) == Some(&1)).count();
     assert!(taken >= 39, "{taken} of 40");
     let one = world.members[0].as_ref().unwrap();
-    assert!(one.in_bytes == 0 && one.beyond.is_none());
+    assert!(one.incoming.bytes == 0 && one.incoming.beyond.is_none());
 }
 
 #[test]
@@ -336,11 +340,12 @@ fn receive__hostile_parts_are_bounded() {
             let now = Instant(world.now);
             let membership = world.members[1].as_mut().unwrap();
             membership.receive(now, member(0), &part);
-            let parts: usize = membership.parts.values().flatten().flatten().map(Vec::len).sum();
+            let parts: usize =
+                membership.incoming.parts.values().flatten().flatten().map(Vec::len).sum();
             assert!(
                 parts <= IN_BYTES
-                    && membership.in_bytes <= IN_BYTES
-                    && membership.parts.len() <= 2 * WINDOW as usize
+                    && membership.incoming.bytes <= IN_BYTES
+                    && membership.incoming.parts.len() <= 2 * WINDOW as usize
             );
         }
         let one = world.members[1].as_mut().unwrap();
@@ -370,7 +375,7 @@ fn receive__a_member_that_begins_anew_for_ever_is_bounded_and_reported_in_pairs(
             victim.poll_transmit();
         }
     }
-    assert!(victim.dropped > 0);
+    assert!(victim.dropped() > 0);
     let events: Vec<_> = std::iter::from_fn(|| victim.poll_event()).collect();
     assert!((100..3 * EVENTS_MAX).contains(&events.len()), "{}", events.len());
     let mut is_there = true;
@@ -381,5 +386,5 @@ fn receive__a_member_that_begins_anew_for_ever_is_bounded_and_reported_in_pairs(
             _ => {}
         }
     }
-    assert!(victim.notices == 0);
+    assert!(victim.events.notices == 0);
 }

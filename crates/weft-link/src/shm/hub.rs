@@ -82,13 +82,13 @@ impl ShmLink {
     pub fn refuse(&mut self, endpoint: EndpointId) {
         let stranger = |p: &super::Peer| p.endpoint == endpoint && p.id.is_none();
         if let Some(at) = self.peers.iter().position(stranger) {
-            self.remove(at);
+            self.peers.remove(at);
         }
     }
 
     /// Leaves the packets of a peer in its ring while `muted`, so that the peer has to wait.
     pub fn mute(&mut self, peer: PeerId, muted: bool) {
-        if let Some(peer) = self.peer_mut(peer) {
+        if let Some(peer) = self.peers.find_mut(peer) {
             peer.muted = muted;
         }
     }
@@ -112,11 +112,11 @@ impl ShmLink {
     /// Breaks the protocol of the rings to a peer, for tests: writes invalid credits or slots.
     pub fn spoil(&mut self, peer: PeerId, credits: bool) {
         let slots = self.config.slots;
-        let Some(peer) = self.peer_mut(peer) else { return };
+        let Some(peer) = self.peers.find_mut(peer) else { return };
         if credits {
-            peer.rx_area.consumer().credits.store(u64::MAX, Ordering::Release);
+            peer.rx.area.consumer().credits.store(u64::MAX, Ordering::Release);
         } else {
-            (0..slots).for_each(|at| peer.tx_area.slot(at).word.store(u64::MAX, Ordering::Release));
+            (0..slots).for_each(|at| peer.tx.area.slot(at).word.store(u64::MAX, Ordering::Release));
         }
     }
 }

@@ -10,6 +10,7 @@ mod hub;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod peer;
+mod peers;
 mod process;
 mod rendezvous;
 mod ring;
@@ -33,8 +34,9 @@ use crate::sync::Ordering;
 use crate::{Address, Frame, Link, LinkError, LinkEvent, PeerInfo, Sink, WaitFd};
 use broker::{AgentConnection, BrokerConfig, Standing};
 use peer::Peer;
+use peers::Peers;
 use rendezvous::{Hello, Kind};
-use ring::{Area as _, Sizes, UNIT};
+use ring::{Sizes, UNIT};
 use service::Listeners;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -105,9 +107,6 @@ const SERVICE_NS: u64 = 100_000;
 const POLLING_NS: u64 = 50_000;
 /// Direct copies between checks of the sockets.
 const DIRECT_CALLS: u64 = 32;
-/// Entries of `index` that are not an index.
-const NEVER: u32 = u32::MAX;
-const GONE: u32 = u32::MAX - 1;
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -124,6 +123,40 @@ struct Counters {
     gone: u64,
     direct: u64,
     mapped: u64,
+}
+
+/// The pace of checks while polling.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Calls of `recv` since the last check of the clock.
+    calls: u32,
+    /// Time of the last check of the sockets, in nanoseconds.
+    serviced_at: u64,
+}
+
+impl Pace {
+    /// Notes a packet: the next check of the clock comes soon.
+    #[inline]
+    fn hasten(&mut self) {
+        self.calls = self.calls.max(TICK_CALLS - IDLE_CALLS);
+    }
+
+    /// Counts a call. True if the clock is to be checked.
+    #[inline]
+    fn count(&mut self) -> bool {
+        self.calls += 1;
+        self.calls >= TICK_CALLS
+    }
+
+    /// Notes a check of the clock. True if the sockets are to be checked.
+    fn tick(&mut self, now: u64) -> bool {
+        self.calls = 0;
+        let due = now.saturating_sub(self.serviced_at) >= SERVICE_NS;
+        if due {
+            self.serviced_at = now;
+        }
+        due
+    }
 }
 
 /// The shared-memory link of one endpoint.
@@ -146,16 +179,10 @@ pub struct ShmLink {
     listeners: Listeners,
     /// The connection to the agent that brokers, or the reason why there is none.
     agent: Result<AgentConnection, String>,
-    peers: Vec<Peer>,
-    /// By peer number: index in `peers`, `GONE` or `NEVER`.
-    index: Vec<u32>,
-    /// Processes of peers that are gone, until the driver disconnects them.
-    gone: Vec<(PeerId, i32)>,
+    peers: Peers,
     events: VecDeque<LinkEvent>,
     counters: Counters,
-    calls: u32,
-    serviced_at: u64,
-    next: usize,
+    pace: Pace,
 }
 
 impl ShmLink {
@@ -198,14 +225,10 @@ impl ShmLink {
             detour: sys::memory::Detour::default(),
             listeners,
             agent,
-            peers: Vec::new(),
-            index: Vec::new(),
-            gone: Vec::new(),
+            peers: Peers::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
-            calls: 0,
-            serviced_at: 0,
-            next: 0,
+            pace: Pace::default(),
             config,
         })
     }
@@ -231,29 +254,9 @@ impl ShmLink {
         }
     }
 
-    fn peer(&self, peer: PeerId) -> Option<&Peer> {
-        let at = *self.index.get(peer.0 as usize)?;
-        self.peers.get(at as usize)
-    }
-
-    #[inline]
-    fn peer_mut(&mut self, peer: PeerId) -> Option<&mut Peer> {
-        let at = *self.index.get(peer.0 as usize)?;
-        self.peers.get_mut(at as usize)
-    }
-
-    fn set_index(&mut self, peer: PeerId, at: u32) {
-        let needed = peer.0 as usize + 1;
-        if self.index.len() < needed {
-            self.index.resize(needed, NEVER);
-        }
-        self.index[peer.0 as usize] = at;
-    }
-
     /// Gives a connection its peer number; returns the capabilities of the path.
     fn name(&mut self, at: usize, id: PeerId) -> LinkCaps {
-        self.peers[at].id = Some(id);
-        self.set_index(id, at as u32);
+        self.peers.name(at, id);
         self.path_caps(&self.peers[at])
     }
 
@@ -270,15 +273,6 @@ impl ShmLink {
         }
     }
 
-    /// Removes the connection at `at`.
-    fn remove(&mut self, at: usize) -> Peer {
-        let peer = self.peers.swap_remove(at);
-        if let Some(id) = self.peers.get(at).and_then(|moved| moved.id) {
-            self.set_index(id, at as u32);
-        }
-        peer
-    }
-
     /// Removes finished connections and reports them.
     #[cold]
     fn reap(&mut self) {
@@ -286,21 +280,20 @@ impl ShmLink {
             if !self.peers[at].finished() {
                 continue;
             }
-            let mut peer = self.remove(at);
+            let mut peer = self.peers.remove(at);
             self.counters.gone += 1;
-            let lied = peer.violation.is_some();
-            if let Some(violation) = peer.violation {
+            let lied = peer.end.violation.is_some();
+            if let Some(violation) = peer.end.violation {
                 self.counters.lies += 1;
                 let endpoint = peer.endpoint;
                 let what = violation.0;
                 self.warn(format!("endpoint {endpoint} wrote nonsense to shared memory: {what}"));
             }
             if let Some(id) = peer.id {
-                self.set_index(id, GONE);
-                self.gone.push((id, peer.direct.process()));
+                self.peers.note_gone(id, peer.direct.process());
                 let closed = "it closed the connection before it answered";
                 let unheard = peer.ended_unheard().then(|| closed.to_string());
-                self.events.push_back(match peer.refused.take().or(unheard) {
+                self.events.push_back(match peer.end.refused.take().or(unheard) {
                     Some(why) => LinkEvent::PeerRefused(id, why),
                     // Its process may live.
                     None if lied => LinkEvent::PeerFailed(id, PeerFailure::Protocol),
@@ -315,22 +308,18 @@ impl ShmLink {
     fn received(&mut self, packets: usize) {
         if packets > 0 {
             self.counters.received += packets as u64;
-            self.calls = self.calls.max(TICK_CALLS - IDLE_CALLS);
+            self.pace.hasten();
         }
     }
 
     /// Tells peers that this side polls, and checks the sockets; called at intervals while polling.
     #[cold]
     fn tick(&mut self, idle: bool) {
-        self.calls = 0;
         let now = misc::clock_ns();
         if idle {
-            for peer in &self.peers {
-                peer.rx_area.hint().polled_at.store(now, Ordering::Relaxed);
-            }
+            self.peers.iter().for_each(|peer| peer.rx.set_polled_at(now));
         }
-        if now.saturating_sub(self.serviced_at) >= SERVICE_NS {
-            self.serviced_at = now;
+        if self.pace.tick(now) {
             self.service();
         }
     }
@@ -340,13 +329,13 @@ impl ShmLink {
         while let Some(first) = frames.get(sent) {
             let rest = &frames[sent..];
             let run = rest.iter().take_while(|f| f.peer == first.peer).count();
-            let Some(peer) = self.peer_mut(first.peer) else {
+            let Some(peer) = self.peers.find_mut(first.peer) else {
                 self.counters.dropped += run as u64;
                 sent += run;
                 continue;
             };
             let (pushed, rang) = peer.push(&rest[..run]);
-            let dead = peer.violation.is_some() || peer.hung_up;
+            let dead = peer.end.is_near();
             self.counters.doorbells += u64::from(rang);
             self.counters.sent += pushed as u64;
             sent += pushed;
@@ -402,7 +391,7 @@ impl ShmLink {
         let (dialed, nonce) = rendezvous::join(connection, key, &offer)?;
         self.counters.joined += 1;
         let caps = self.take_in(info, sizes, dialed)?;
-        if let Some(peer) = self.peer_mut(info.peer) {
+        if let Some(peer) = self.peers.find_mut(info.peer) {
             (peer.muted, peer.unproven, peer.socket.joined) = (true, Some(nonce), true);
         }
         Ok(caps)
@@ -434,8 +423,8 @@ impl ShmLink {
         let direct = direct::Direct::probe(dialed.cred.pid, self.config.direct);
         let mut peer = Peer::new(info.endpoint, socket, sizes, dialed.halves, direct);
         peer.dialed = true;
-        self.peers.push(peer);
-        Ok(self.name(self.peers.len() - 1, info.peer))
+        let at = self.peers.add(peer);
+        Ok(self.name(at, info.peer))
     }
 }
 
@@ -459,12 +448,12 @@ impl Link for ShmLink {
         if info.address.host != self.host {
             self.shared_agent(&info.address)?;
         }
-        if let Some(peer) = self.peer(info.peer) {
+        if let Some(peer) = self.peers.find(info.peer) {
             return Ok(self.path_caps(peer));
         }
         self.service();
-        let known = |p: &Peer| p.endpoint == info.endpoint && p.violation.is_none();
-        match self.peers.iter().position(|p| known(p) && (p.id.is_none() || !p.hung_up)) {
+        let known = |p: &Peer| p.endpoint == info.endpoint && p.end.violation.is_none();
+        match self.peers.iter().position(|p| known(p) && (p.id.is_none() || !p.end.hung_up)) {
             Some(at) if self.peers[at].id.is_none() => Ok(self.name(at, info.peer)),
             Some(_) => Err(LinkError::Unreachable("this endpoint is connected already".into())),
             None if self.peers.len() >= self.config.max_peers => {
@@ -475,19 +464,13 @@ impl Link for ShmLink {
     }
 
     fn disconnect(&mut self, peer: PeerId) {
-        if let Some(&at) = self.index.get(peer.0 as usize) {
-            if (at as usize) < self.peers.len() {
-                self.remove(at as usize);
-            }
-            self.index[peer.0 as usize] = NEVER;
-            self.gone.retain(|(gone, _)| *gone != peer);
-        }
+        self.peers.forget(peer);
     }
 
     #[inline]
     fn send(&mut self, frames: &[Frame<'_>]) -> usize {
         if let [frame] = frames {
-            if let Some(peer) = self.peer_mut(frame.peer) {
+            if let Some(peer) = self.peers.find_mut(frame.peer) {
                 if let Some(rang) = peer.push_one(frame) {
                     self.counters.doorbells += u64::from(rang);
                     self.counters.sent += 1;
@@ -516,21 +499,18 @@ impl Link for ShmLink {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        for peer in &self.peers {
-            peer.rx.announce_sleep(&peer.rx_area);
-            peer.rx_area.hint().polled_at.store(0, Ordering::Relaxed);
-        }
+        self.peers.iter().for_each(|peer| peer.rx.announce_sleep());
         crate::sync::fence(Ordering::SeqCst);
         if self.barrier && !self.peers.is_empty() {
             misc::barrier();
         }
         let mut sleep = self.events.is_empty();
-        for peer in &mut self.peers {
-            match peer.tx.prepare_wait(&peer.tx_area) {
+        for peer in self.peers.iter_mut() {
+            match peer.tx.prepare_wait() {
                 Ok(wait) => sleep &= wait,
-                Err(violation) => peer.violation = Some(violation),
+                Err(violation) => peer.end.violation = Some(violation),
             }
-            sleep &= peer.idle() && !peer.hung_up && peer.violation.is_none();
+            sleep &= peer.idle() && !peer.end.is_near();
         }
         if sleep {
             self.counters.sleeps += 1;
@@ -548,8 +528,7 @@ impl Link for ShmLink {
     }
 
     fn path_text(&self, peer: PeerId) -> String {
-        let gone = || self.gone.iter().find(|(gone, _)| *gone == peer).map(|(_, process)| *process);
-        match self.peer(peer).map(|p| p.direct.process()).or_else(gone) {
+        match self.peers.process_of(peer) {
             // Zero: the process is in a PID namespace that is not visible from here.
             None | Some(0) => String::new(),
             Some(process) => format!("process {process}"),
@@ -571,8 +550,7 @@ impl Link for ShmLink {
                 std::hint::spin_loop();
             }
         }
-        self.calls += 1;
-        if self.calls >= TICK_CALLS {
+        if self.pace.count() {
             self.tick(true);
         }
         0
@@ -611,11 +589,11 @@ impl Link for ShmLink {
 impl crate::SharedMemory for ShmLink {
     #[cold]
     fn room_soon(&mut self, peer: PeerId) -> bool {
-        let Some(peer) = self.peer_mut(peer) else { return false };
-        match peer.tx.room_soon(&peer.tx_area) {
+        let Some(peer) = self.peers.find_mut(peer) else { return false };
+        match peer.tx.room_soon() {
             Ok(room) => room,
             Err(violation) => {
-                peer.violation = Some(violation);
+                peer.end.violation = Some(violation);
                 false
             }
         }
@@ -624,10 +602,8 @@ impl crate::SharedMemory for ShmLink {
     /// The answer is a hint that costs a cache miss: true if the peer polled in vain a moment ago,
     /// or sleeps until a packet comes.
     fn attentive(&self, peer: PeerId) -> bool {
-        self.peer(peer).is_some_and(|p| {
-            let at = p.tx_area.hint().polled_at.load(Ordering::Relaxed);
-            let asleep = p.tx_area.consumer().sleeping.load(Ordering::Relaxed) != 0;
-            asleep || misc::clock_ns().saturating_sub(at) < POLLING_NS
+        self.peers.find(peer).is_some_and(|p| {
+            p.tx.is_awaited() || misc::clock_ns().saturating_sub(p.tx.polled_at()) < POLLING_NS
         })
     }
 
@@ -660,11 +636,11 @@ impl crate::SharedMemory for ShmLink {
     }
 
     fn take_back_memory(&mut self, peer: PeerId) {
-        self.peer(peer).into_iter().for_each(Peer::take_back);
+        self.peers.find(peer).into_iter().for_each(Peer::take_back);
     }
 
     fn share(&mut self, peer: PeerId, key: u64, block: &Block) -> bool {
-        self.takes_memory && self.peer(peer).is_some_and(|p| p.share(key, block))
+        self.takes_memory && self.peers.find(peer).is_some_and(|p| p.share(key, block))
     }
 
     fn take_shared(&mut self, _peer: PeerId) {
@@ -674,7 +650,7 @@ impl crate::SharedMemory for ShmLink {
     fn forget_shared(&mut self, peer: PeerId, key: u64) {
         // Memory that the peer shared before this call has to be mapped first.
         self.service();
-        self.peer_mut(peer).into_iter().for_each(|p| p.unmap(key));
+        self.peers.find_mut(peer).into_iter().for_each(|p| p.unmap(key));
     }
 }
 
@@ -682,13 +658,13 @@ impl crate::Processes for ShmLink {
     fn reject(&mut self, endpoint: EndpointId) {
         let stranger = |p: &Peer| p.endpoint == endpoint && p.id.is_none();
         if let Some(at) = self.peers.iter().position(stranger) {
-            self.remove(at).socket.refuse("it has no room for another peer (WEFT_PEERS_MAX)");
+            self.peers.remove(at).socket.refuse("it has no room for another peer (WEFT_PEERS_MAX)");
             self.counters.refused += 1;
         }
     }
 
     fn pulse(&self, peer: PeerId) -> Pulse {
-        self.peer(peer).map_or(Pulse::Ended, |p| p.process.pulse())
+        self.peers.find(peer).map_or(Pulse::Ended, |p| p.process.pulse())
     }
 }
 
@@ -713,20 +689,18 @@ impl ShmLink {
     fn recv_by(&mut self, mut pop: impl FnMut(&mut Peer) -> usize) -> usize {
         let mut received = 0;
         let mut finished = false;
-        let peers = self.peers.len();
-        self.next = if self.next + 1 < peers { self.next + 1 } else { 0 };
+        let (peers, first) = (self.peers.len(), self.peers.turn());
         for turn in 0..peers {
-            let at = self.next + turn;
+            let at = first + turn;
             let peer = &mut self.peers[if at < peers { at } else { at - peers }];
             received += pop(peer);
-            finished |= peer.hung_up || peer.violation.is_some();
+            finished |= peer.end.is_near();
         }
         if finished {
             self.reap();
         }
         self.received(received);
-        self.calls += 1;
-        if self.calls >= TICK_CALLS {
+        if self.pace.count() {
             self.tick(received == 0);
         }
         received
@@ -738,18 +712,17 @@ impl ShmLink {
     fn before_direct(&mut self, id: PeerId) -> Result<usize, LinkError> {
         self.counters.direct += 1;
         let unheard = |p: &Peer| p.direct.usable() && !p.direct.verified();
-        if self.counters.direct.is_multiple_of(DIRECT_CALLS) || self.peer(id).is_some_and(unheard) {
+        if self.counters.direct.is_multiple_of(DIRECT_CALLS)
+            || self.peers.find(id).is_some_and(unheard)
+        {
             self.service();
         }
-        let at = self.index.get(id.0 as usize).map(|&at| at as usize);
-        at.filter(|&at| at < self.peers.len())
-            .ok_or_else(|| LinkError::Unreachable(format!("{id} is gone")))
+        let at = self.peers.position_of(id);
+        at.ok_or_else(|| LinkError::Unreachable(format!("{id} is gone")))
     }
 
     fn awake(&self) {
-        for peer in &self.peers {
-            peer.rx.awake(&peer.rx_area);
-        }
+        self.peers.iter().for_each(|peer| peer.rx.awake());
     }
 }
 

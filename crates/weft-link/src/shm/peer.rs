@@ -3,7 +3,7 @@
 use super::direct::Direct;
 use super::process::Process;
 use super::rendezvous::{self, Shared, BELL};
-use super::ring::{Area as _, Consumer, Producer, Sizes, Violation};
+use super::ring::{Area as _, Consumer, FrameLengths, Producer, Sizes, Violation};
 use super::sys::block::{Block, Window};
 use super::sys::map::Half;
 use super::sys::socket;
@@ -51,21 +51,135 @@ impl Drop for Socket {
     }
 }
 
+/// The direction to the peer: a ring, and the memory that it lies in.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    ring: Producer,
+    pub(super) area: Half,
+}
+
+impl Outlet {
+    pub(super) fn new(sizes: Sizes, area: Half) -> Outlet {
+        Outlet { ring: Producer::new(sizes), area }
+    }
+
+    /// Lets the peer run a barrier before it sleeps, so that this side needs no fence.
+    pub(super) fn set_light(&mut self, light: bool) {
+        self.ring.light = light;
+    }
+
+    /// Publishes a packet. False if there is no room.
+    #[inline]
+    pub(super) fn push(&mut self, header: &[u8], payload: &[u8]) -> Result<bool, Violation> {
+        self.ring.push(&self.area, header, payload)
+    }
+
+    /// True if the peer sleeps and has to be woken.
+    #[inline]
+    pub(super) fn must_ring(&self) -> bool {
+        self.ring.must_ring(&self.area)
+    }
+
+    /// True if there is room, or will be in some microseconds.
+    pub(super) fn room_soon(&mut self) -> Result<bool, Violation> {
+        self.ring.room_soon(&self.area)
+    }
+
+    /// Prepares a sleep until there is room. False if there is.
+    pub(super) fn prepare_wait(&mut self) -> Result<bool, Violation> {
+        self.ring.prepare_wait(&self.area)
+    }
+
+    /// Returns the time at which the peer polled in vain, of its clock; 0: it does not poll.
+    pub(super) fn polled_at(&self) -> u64 {
+        self.area.hint().polled_at.load(Ordering::Relaxed)
+    }
+
+    /// True if the peer sleeps until a packet comes.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.area.consumer().sleeping.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The direction from the peer: a ring, and the memory that it lies in.
+#[derive(Debug)]
+pub(super) struct Inlet {
+    ring: Consumer,
+    pub(super) area: Half,
+}
+
+impl Inlet {
+    pub(super) fn new(sizes: Sizes, area: Half) -> Inlet {
+        Inlet { ring: Consumer::new(sizes), area }
+    }
+
+    /// Returns the lengths of the next packet, if there is one.
+    #[inline]
+    pub(super) fn peek(&self) -> Result<Option<FrameLengths>, Violation> {
+        self.ring.peek(&self.area)
+    }
+
+    /// Takes the next packet, whose lengths are these.
+    #[inline]
+    pub(super) fn pop(&mut self, len: FrameLengths, take: impl FnOnce(&[u8], Bytes<'_>)) {
+        self.ring.pop(&self.area, len, take);
+    }
+
+    /// True if the peer waits for room and has to be woken.
+    #[inline]
+    pub(super) fn must_ring(&mut self) -> bool {
+        self.ring.must_ring(&self.area)
+    }
+
+    /// True if no packet was taken.
+    pub(super) fn untouched(&self) -> bool {
+        self.ring.untouched()
+    }
+
+    /// Tells the peer that this side sleeps, or is about to.
+    pub(super) fn announce_sleep(&self) {
+        self.ring.announce_sleep(&self.area);
+        self.set_polled_at(0);
+    }
+
+    /// Tells the peer that this side is awake.
+    pub(super) fn awake(&self) {
+        self.ring.awake(&self.area);
+    }
+
+    /// Tells the peer that this side polls in vain at this time of its clock; 0: it does not poll.
+    pub(super) fn set_polled_at(&self, at: u64) {
+        self.area.hint().polled_at.store(at, Ordering::Relaxed);
+    }
+}
+
+/// The causes for which a connection ends.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    /// The process at the other end ended; its packets in the ring are still delivered.
+    pub hung_up: bool,
+    /// The reason of the other end, if it refused the connection.
+    pub refused: Option<String>,
+    /// The other end broke the protocol of the rings: drop it.
+    pub violation: Option<Violation>,
+}
+
+impl End {
+    /// True if the connection ends, at the latest when all packets are delivered.
+    #[inline]
+    pub(super) fn is_near(&self) -> bool {
+        self.hung_up || self.violation.is_some()
+    }
+}
+
 /// A peer, or a caller: an endpoint that connected and that the driver has not numbered yet.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub tx: Producer,
-    pub tx_area: Half,
-    pub rx: Consumer,
-    pub rx_area: Half,
+    pub tx: Outlet,
+    pub rx: Inlet,
     /// The driver's number; `None` for a caller.
     pub id: Option<PeerId>,
-    /// Its process ended; its packets in the ring are still delivered.
-    pub hung_up: bool,
-    /// Set if it refused the connection: its reason.
-    pub refused: Option<String>,
-    /// The peer broke the protocol of the rings: drop it.
-    pub violation: Option<Violation>,
+    pub end: End,
     pub endpoint: EndpointId,
     /// This side made the connection.
     pub dialed: bool,
@@ -99,7 +213,7 @@ impl std::ops::Deref for Copying<'_> {
 
 impl Drop for Copying<'_> {
     fn drop(&mut self) {
-        self.0.tx_area.producer().copying.store(0, Ordering::Release);
+        self.0.tx.area.producer().copying.store(0, Ordering::Release);
     }
 }
 
@@ -121,14 +235,10 @@ impl Peer {
         direct: Direct,
     ) -> Peer {
         Peer {
-            tx: Producer::new(sizes),
-            tx_area: tx,
-            rx: Consumer::new(sizes),
-            rx_area: rx,
+            tx: Outlet::new(sizes, tx),
+            rx: Inlet::new(sizes, rx),
             id: None,
-            hung_up: false,
-            refused: None,
-            violation: None,
+            end: End::default(),
             endpoint,
             dialed: false,
             socket,
@@ -146,15 +256,15 @@ impl Peer {
     /// Publishes one packet; returns true if it rang the doorbell. `None`: not published.
     #[inline]
     pub(super) fn push_one(&mut self, frame: &Frame<'_>) -> Option<bool> {
-        match self.tx.push(&self.tx_area, frame.header, frame.payload) {
+        match self.tx.push(frame.header, frame.payload) {
             Ok(true) => {}
             Ok(false) => return None,
             Err(violation) => {
-                self.violation = Some(violation);
+                self.end.violation = Some(violation);
                 return None;
             }
         }
-        let ring = self.tx.must_ring(&self.tx_area);
+        let ring = self.tx.must_ring();
         if ring {
             self.ring();
         }
@@ -166,16 +276,16 @@ impl Peer {
     pub(super) fn push(&mut self, frames: &[Frame<'_>]) -> (usize, bool) {
         let mut pushed = 0;
         for frame in frames {
-            match self.tx.push(&self.tx_area, frame.header, frame.payload) {
+            match self.tx.push(frame.header, frame.payload) {
                 Ok(true) => pushed += 1,
                 Ok(false) => break,
                 Err(violation) => {
-                    self.violation = Some(violation);
+                    self.end.violation = Some(violation);
                     break;
                 }
             }
         }
-        let ring = pushed > 0 && self.tx.must_ring(&self.tx_area);
+        let ring = pushed > 0 && self.tx.must_ring();
         if ring {
             self.ring();
         }
@@ -204,22 +314,22 @@ impl Peer {
     ) -> usize {
         let (mut popped, mut more) = (0, !self.muted);
         while more {
-            match self.rx.peek(&self.rx_area) {
+            match self.rx.peek() {
                 Ok(Some(len)) => {
                     let from = self.id;
-                    self.rx.pop(&self.rx_area, len, |header, payload| {
+                    self.rx.pop(len, |header, payload| {
                         more = take(from, header, payload);
                     });
                     popped += 1;
                 }
                 Ok(None) => break,
                 Err(violation) => {
-                    self.violation = Some(violation);
+                    self.end.violation = Some(violation);
                     break;
                 }
             }
         }
-        if popped > 0 && self.rx.must_ring(&self.rx_area) {
+        if popped > 0 && self.rx.must_ring() {
             self.ring();
         }
         popped
@@ -227,14 +337,14 @@ impl Peer {
 
     /// True if no packet is to be taken from the receive ring.
     pub(super) fn idle(&self) -> bool {
-        self.muted || matches!(self.rx.peek(&self.rx_area), Ok(None))
+        self.muted || matches!(self.rx.peek(), Ok(None))
     }
 
     /// True if the connection is to be removed: the peer broke the protocol of the rings, or its
     /// process ended and all its packets are delivered.
     pub(super) fn finished(&self) -> bool {
         let read = self.unproven.is_some() || (!self.muted && self.idle());
-        self.violation.is_some() || (self.hung_up && read)
+        self.end.violation.is_some() || (self.end.hung_up && read)
     }
 
     /// True if a connection by way of the agent ended before a packet came: this side does not see
@@ -253,20 +363,19 @@ impl Peer {
     /// Uses the receive ring of a second connection, which the peer made.
     pub(super) fn cross(&mut self, socket: Socket, sizes: Sizes, rx: Half) {
         self.crossing = Some(socket);
-        self.rx = Consumer::new(sizes);
-        let before = std::mem::replace(&mut self.rx_area, rx);
-        if before.hint().taken_back.load(Ordering::Relaxed) != 0 {
+        let before = std::mem::replace(&mut self.rx, Inlet::new(sizes, rx));
+        if before.area.hint().taken_back.load(Ordering::Relaxed) != 0 {
             self.take_back();
         }
     }
 
     /// Begins a copy from or to the peer's memory. `None`: the peer has revoked access to it.
     pub(super) fn begin_copy(&self) -> Option<Copying<'_>> {
-        self.tx_area.producer().copying.store(1, Ordering::SeqCst);
+        self.tx.area.producer().copying.store(1, Ordering::SeqCst);
         let copying = Copying(self);
         // Either this side sees that access was revoked, or the peer sees this copy.
         fence(Ordering::SeqCst);
-        let mine = self.tx_area.hint().taken_back.load(Ordering::SeqCst) == 0;
+        let mine = self.tx.area.hint().taken_back.load(Ordering::SeqCst) == 0;
         mine.then_some(copying)
     }
 
@@ -276,9 +385,9 @@ impl Peer {
         if !self.copies {
             return;
         }
-        self.rx_area.hint().taken_back.store(1, Ordering::SeqCst);
+        self.rx.area.hint().taken_back.store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let is_copying = || self.rx_area.producer().copying.load(Ordering::Acquire) != 0;
+        let is_copying = || self.rx.area.producer().copying.load(Ordering::Acquire) != 0;
         if (0..COPY_POLLS).all(|_| {
             std::hint::spin_loop();
             is_copying()
@@ -357,23 +466,23 @@ impl Peer {
 
     /// Writes to memory of the peer that is mapped here. False if it is not mapped.
     pub(super) fn write_mapped(&self, addr: u64, from: &[u8]) -> bool {
-        !self.hung_up && self.windows.iter().any(|window| window.write(addr, from))
+        !self.end.hung_up && self.windows.iter().any(|window| window.write(addr, from))
     }
 
     /// Reads memory of the peer that is mapped here. False if it is not mapped.
     pub(super) fn read_mapped(&self, addr: u64, into: &mut [u8]) -> bool {
-        !self.hung_up && self.windows.iter().any(|window| window.read(addr, into))
+        !self.end.hung_up && self.windows.iter().any(|window| window.read(addr, into))
     }
 
     /// Adds to a word of the peer that is mapped here. `None` if it is not mapped.
     pub(super) fn add_mapped(&self, addr: u64, n: u64) -> Option<u64> {
-        let mut windows = self.windows.iter().filter(|_| !self.hung_up);
+        let mut windows = self.windows.iter().filter(|_| !self.end.hung_up);
         windows.find_map(|window| window.add(addr, n))
     }
 
     /// Takes the values of the peer's hello; returns a warning, if any.
     pub(super) fn on_hello(&mut self, barrier: bool, addr: u64, word: u64) -> Option<String> {
-        self.tx.light = barrier;
+        self.tx.set_light(barrier);
         if self.direct.verify(addr, word) {
             return None;
         }

@@ -371,8 +371,8 @@ impl ShmLink {
         }
         // An endpoint may have ended since it connected, and this side's own connection with it:
         // its packets are in the segment.
-        let ended_unheard = |p: &Peer| p.hung_up && p.refused.is_none() && p.may_cross();
-        let is_same = |p: &Peer| p.endpoint == endpoint && (!p.hung_up || ended_unheard(p));
+        let ended_unheard = |p: &Peer| p.end.hung_up && p.end.refused.is_none() && p.may_cross();
+        let is_same = |p: &Peer| p.endpoint == endpoint && (!p.end.hung_up || ended_unheard(p));
         let same = self.peers.iter().position(is_same);
         let crossed = same.filter(|&at| self.peers[at].may_cross());
         if let Some(at) = same.filter(|_| crossed.is_none()) {
@@ -380,7 +380,7 @@ impl ShmLink {
             if !self.peers[at].closed() {
                 return Err(format!("endpoint {endpoint} is connected already"));
             }
-            self.peers[at].hung_up = true;
+            self.peers[at].end.hung_up = true;
         }
         if crossed.is_none() && self.peers.len() >= self.config.max_peers {
             return Err(format!("no room for endpoint {endpoint}"));
@@ -437,8 +437,7 @@ impl ShmLink {
                 let mut peer = Peer::new(hello.from, socket, hello.sizes, halves, direct);
                 // A hub reads nothing from a caller before it has admitted it.
                 peer.muted = self.is_hub;
-                self.peers.push(peer);
-                self.peers.len() - 1
+                self.peers.add(peer)
             }
         };
         self.on_hello(at, hello);
@@ -467,7 +466,7 @@ impl ShmLink {
             return true;
         }
         let why = "it does not know the key of this job";
-        (peer.refused, peer.hung_up) = (Some(why.into()), true);
+        (peer.end.refused, peer.end.hung_up) = (Some(why.into()), true);
         self.note_refusal(why);
         false
     }
@@ -482,7 +481,7 @@ impl ShmLink {
                 Received::Bell => {}
                 Received::Closed => {
                     self.listeners.epoll.remove(fd);
-                    peer.hung_up = true;
+                    peer.end.hung_up = true;
                     return;
                 }
                 Received::Hello(hello, proof, None)
@@ -500,13 +499,13 @@ impl ShmLink {
                 Received::Shared(..) => {}
                 Received::Refused(why) => {
                     self.counters.unjoined += u64::from(peer.socket.joined);
-                    peer.refused = Some(why);
+                    peer.end.refused = Some(why);
                 }
-                Received::NoRoom => peer.violation = Some(Violation("unexpected descriptor")),
-                Received::Hello(..) => peer.violation = Some(Violation("unexpected hello")),
-                Received::Nonsense(what) => peer.violation = Some(Violation(what)),
+                Received::NoRoom => peer.end.violation = Some(Violation("unexpected descriptor")),
+                Received::Hello(..) => peer.end.violation = Some(Violation("unexpected hello")),
+                Received::Nonsense(what) => peer.end.violation = Some(Violation(what)),
             }
-            if self.peers[at].violation.is_some() {
+            if self.peers[at].end.violation.is_some() {
                 return;
             }
         }

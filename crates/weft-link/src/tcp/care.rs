@@ -78,7 +78,7 @@ impl TcpLink {
             return;
         };
         let now = Instant::now();
-        let since = *stream.doubted.get_or_insert(now);
+        let since = *stream.trust.doubted.get_or_insert(now);
         if stream.stage == Stage::Open && now - since >= self.config.doubt {
             self.broken(id, "no answer came for long");
             // Another address may lead there over what still works.

@@ -164,9 +164,6 @@ pub struct TcpLink {
     listeners: Vec<Listener>,
     secure: Secure,
     streams: Streams,
-    streams_max: usize,
-    /// Streams whose other end has proven nothing yet, oldest first.
-    strangers: std::collections::VecDeque<Id>,
     peers: PeerTable<Peer>,
     poll: Poll,
     /// Streams with bytes that wait for room in the kernel.
@@ -201,9 +198,7 @@ impl TcpLink {
         Ok(TcpLink {
             origin: Origin::here(),
             secure: Secure::with_runs(&security, Lane::Tcp, config.connections),
-            streams: Streams::default(),
-            streams_max: if config.streams == 0 { half } else { config.streams.max(2) },
-            strangers: Default::default(),
+            streams: Streams::new(if config.streams == 0 { half } else { config.streams.max(2) }),
             peers: PeerTable::default(),
             poll,
             wanting: Vec::new(),

@@ -135,7 +135,7 @@ impl TcpLink {
                 Accepted::NoDescriptor => return self.pause_accepting(),
             };
             self.count.accepts += 1;
-            if self.strangers.len() >= self.config.strangers.max(1) {
+            if self.streams.strangers() >= self.config.strangers.max(1) {
                 self.refuse();
             }
             self.make_room();
@@ -148,14 +148,13 @@ impl TcpLink {
                 self.streams.remove(id);
                 continue;
             }
-            self.strangers.push_back(id);
             self.due(until);
         }
     }
 
     /// Closes the oldest stranger. False if there is none.
     fn refuse(&mut self) -> bool {
-        let Some(id) = self.strangers.front().copied() else { return false };
+        let Some(id) = self.streams.oldest_stranger() else { return false };
         self.count.strangers_over += 1;
         self.close(id);
         true
@@ -190,7 +189,7 @@ impl TcpLink {
 
     /// Closes the stream that was used the longest ago, if there are as many as there may be.
     fn make_room(&mut self) {
-        if self.streams.len() >= self.streams_max {
+        if self.streams.is_full() {
             if let Some(id) = self.streams.oldest() {
                 self.count.streams_over += 1;
                 self.close(id);
@@ -203,9 +202,10 @@ impl TcpLink {
     pub(super) fn admit(&mut self, id: Id, peer: Option<PeerId>, header: &[u8]) -> bool {
         let now = self.care.now;
         let Some(stream) = self.streams.get_mut(id) else { return false };
-        (stream.used, stream.bad, stream.doubted) = (now, 0, None);
+        stream.used = now;
+        stream.trust.confirm();
         if stream.peer.is_some() && stream.peer == peer {
-            stream.heard = true;
+            stream.trust.heard = true;
             return true;
         }
         self.introduce(id, peer, header)
@@ -232,10 +232,8 @@ impl TcpLink {
             self.secure.reject(Reject::Spoofed);
             return false;
         }
-        (stream.heard, stream.endpoint) = (true, Some(claimed));
-        if matches!(stream.stage, Stage::Stranger(_)) {
-            stream.stage = Stage::Open;
-            self.strangers.retain(|&stranger| stranger != id);
+        (stream.trust.heard, stream.endpoint) = (true, Some(claimed));
+        if self.streams.introduce(id) {
             let check = Instant::now() + self.config.idle;
             self.due(check);
         }
@@ -279,7 +277,7 @@ impl TcpLink {
         let waiting = std::mem::take(&mut stream.out);
         self.close(old);
         if let Some(stream) = self.streams.get_mut(new) {
-            stream.out.extend_from_slice(&waiting);
+            stream.out.push(waiting.rest());
             self.flush(new);
             self.want_room(new);
         }
@@ -350,9 +348,6 @@ impl TcpLink {
     pub(super) fn close(&mut self, id: Id) {
         let Some(stream) = self.streams.remove(id) else { return };
         self.rx.forget(id);
-        if matches!(stream.stage, Stage::Stranger(_)) {
-            self.strangers.retain(|&stranger| stranger != id);
-        }
         if let Some(known) = stream.peer.and_then(|peer| self.peers.get_mut(peer)) {
             if known.outlet == Some(id) {
                 known.outlet = None;

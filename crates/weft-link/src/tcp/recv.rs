@@ -286,8 +286,8 @@ impl TcpLink {
     #[cold]
     fn refused(&mut self, id: Id) -> Option<usize> {
         let stream = self.streams.get_mut(id)?;
-        stream.bad += 1;
-        if stream.heard && stream.bad < BAD {
+        stream.trust.bad += 1;
+        if stream.trust.heard && stream.trust.bad < BAD {
             return Some(0);
         }
         self.broken(id, "what came is not authentic");
@@ -301,7 +301,10 @@ impl TcpLink {
         let TcpLink { rx, secure, streams, .. } = self;
         let stream = streams.get_mut(id)?;
         let start = rx.rest.start;
-        if secure.mode() != Mode::Auth || !is_part(&rx.buffer[start + PREFIX..]) || !stream.heard {
+        if secure.mode() != Mode::Auth
+            || !is_part(&rx.buffer[start + PREFIX..])
+            || !stream.trust.heard
+        {
             return None;
         }
         let peer = stream.peer?;
@@ -321,14 +324,14 @@ impl TcpLink {
                 continue;
             }
             // Counted as the first of a row; a forged frame more is of no matter.
-            stream.bad = stream.bad.saturating_add(1);
+            stream.trust.bad = stream.trust.bad.saturating_add(1);
             break;
         }
         if rx.rest.start == start {
             return None;
         }
         let (packets, end) = (run.packets(), rx.rest.start);
-        (stream.used, stream.doubted) = (self.care.now, None);
+        (stream.used, stream.trust.doubted) = (self.care.now, None);
         self.count.received_placed += packets as u64;
         if packets > 0 && !run.deliver(sink) {
             self.deliver_each(start..end, packets, sink);
@@ -352,7 +355,8 @@ impl TcpLink {
         let rest = std::mem::replace(&mut self.rx.rest, 0..0);
         let Some(stream) = self.streams.get_mut(id) else { return };
         let bytes = &self.rx.buffer[rest];
-        let expected = self.secure.mode() == Mode::Auth && stream.heard && stream.peer.is_some();
+        let expected =
+            self.secure.mode() == Mode::Auth && stream.trust.heard && stream.peer.is_some();
         match expected.then(|| Direct::start(bytes, sink)).flatten() {
             Some(direct) => stream.direct = Some(direct),
             None => stream.partial.extend_from_slice(bytes),
@@ -395,7 +399,8 @@ impl TcpLink {
         let opened = self.secure.open_parts(&header, place, trailer);
         let authentic = opened.is_ok_and(|opened| opened.peer == stream.peer);
         if authentic {
-            (stream.used, stream.bad, stream.doubted) = (self.care.now, 0, None);
+            stream.used = self.care.now;
+            stream.trust.confirm();
             self.count.received += 1;
             self.count.received_placed += 1;
             run.push(len);

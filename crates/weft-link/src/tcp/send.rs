@@ -218,7 +218,7 @@ impl TcpLink {
         for &part in &self.tx.parts {
             let bytes = self.tx.slice(part, frames);
             let (from, to) = (sent.clamp(at, at + bytes.len()), end.clamp(at, at + bytes.len()));
-            stream.out.extend_from_slice(&bytes[from - at..to - at]);
+            stream.out.push(&bytes[from - at..to - at]);
             at += bytes.len();
         }
         self.count.sent += 1;
@@ -231,14 +231,14 @@ impl TcpLink {
     fn queue(&mut self, id: Id, peer: PeerId, frames: &[Frame<'_>]) -> usize {
         let mut done = 0;
         while done < frames.len() {
-            if self.streams.get(id).is_none_or(|s| s.out.len() >= WAITING) {
+            if self.streams.get(id).is_none_or(|s| s.out.rest().len() >= WAITING) {
                 break;
             }
             let one = &frames[done..=done];
             self.prepare(peer, one);
             let Some(stream) = self.streams.get_mut(id) else { break };
             for &part in &self.tx.parts {
-                stream.out.extend_from_slice(self.tx.slice(part, one));
+                stream.out.push(self.tx.slice(part, one));
             }
             self.count.sent += u64::from(self.tx.len() > 0);
             done += 1;
@@ -262,23 +262,19 @@ impl TcpLink {
         if matches!(stream.stage, super::Stage::Connecting(_)) {
             return false;
         }
-        match stream.socket.send(&[IoSlice::new(&stream.out[stream.out_at..])]) {
+        match stream.socket.send(&[IoSlice::new(stream.out.rest())]) {
             Ok(n) => {
                 stream.used = self.care.now;
-                stream.out_at += n;
+                if !stream.out.taken(n, WAITING) {
+                    return false;
+                }
             }
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return false,
             Err(e) => {
                 self.broken(id, &words(&e));
                 return false;
             }
         }
-        if stream.has_out() {
-            return false;
-        }
-        stream.out.clear();
-        stream.out.shrink_to(WAITING);
-        stream.out_at = 0;
         if matches!(stream.stage, super::Stage::Ending(_)) {
             stream.socket.finish();
         }

@@ -2,6 +2,7 @@
 
 use super::recv::Direct;
 use super::sys::Socket;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
 use weft_core::{EndpointId, PeerId};
@@ -41,6 +42,64 @@ pub enum Stage {
     Ending(Instant),
 }
 
+/// Bytes that wait for room in the kernel: sealed frames, of which the first may be a part.
+#[derive(Default)]
+pub struct Waiting {
+    bytes: Vec<u8>,
+    /// The kernel has taken the bytes before.
+    at: usize,
+}
+
+impl Waiting {
+    /// True if bytes wait.
+    #[inline]
+    pub fn is_some(&self) -> bool {
+        self.at < self.bytes.len()
+    }
+
+    /// Returns the bytes that wait.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Adds bytes behind the others.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Notes that the kernel has taken so many bytes. True if none wait any more: then memory of
+    /// more than `keep` bytes is given back.
+    pub fn taken(&mut self, n: usize, keep: usize) -> bool {
+        self.at += n;
+        let is_done = !self.is_some();
+        if is_done {
+            self.bytes.clear();
+            self.bytes.shrink_to(keep);
+            self.at = 0;
+        }
+        is_done
+    }
+}
+
+/// The evidence that the other end is the one that it claims to be, and is there.
+#[derive(Default)]
+pub struct Trust {
+    /// An authentic frame has come.
+    pub heard: bool,
+    /// Frames in a row that were not authentic.
+    pub bad: u8,
+    /// Time of the first doubt about the stream since something authentic came over it.
+    pub doubted: Option<Instant>,
+}
+
+impl Trust {
+    /// Notes an authentic frame of the end that is known.
+    #[inline]
+    pub fn confirm(&mut self) {
+        (self.bad, self.doubted) = (0, None);
+    }
+}
+
 /// One stream.
 pub struct Stream {
     pub socket: Socket,
@@ -53,9 +112,7 @@ pub struct Stream {
     pub ours: bool,
     /// The address of the other end.
     pub with: SocketAddr,
-    /// Sealed frames that the kernel has not taken yet, from `out_at` on. The first may be a part.
-    pub out: Vec<u8>,
-    pub out_at: usize,
+    pub out: Waiting,
     /// The kernel reports when the socket can be written to.
     pub armed: bool,
     /// The start of a frame that has not arrived as a whole, with its prefix.
@@ -64,12 +121,7 @@ pub struct Stream {
     pub direct: Option<Direct>,
     /// Bytes to throw away: the rest of a frame whose memory is gone.
     pub skip: usize,
-    /// An authentic frame has come.
-    pub heard: bool,
-    /// Frames in a row that were not authentic.
-    pub bad: u8,
-    /// Time of the first doubt about the stream since something authentic came over it.
-    pub doubted: Option<Instant>,
+    pub trust: Trust,
     /// Arriving bytes are thrown away: the peer was forgotten.
     pub mute: bool,
     /// Time of the last traffic, in milliseconds of the link.
@@ -86,15 +138,12 @@ impl Stream {
             endpoint: None,
             ours: false,
             with,
-            out: Vec::new(),
-            out_at: 0,
+            out: Waiting::default(),
             armed: false,
             partial: Vec::new(),
             direct: None,
             skip: 0,
-            heard: false,
-            bad: 0,
-            doubted: None,
+            trust: Trust::default(),
             mute: false,
             used,
         }
@@ -102,7 +151,7 @@ impl Stream {
 
     /// True if bytes wait for room in the kernel.
     pub fn has_out(&self) -> bool {
-        self.out_at < self.out.len()
+        self.out.is_some()
     }
 
     /// True if a part of a frame has arrived, or has to be sent.
@@ -125,13 +174,47 @@ struct Slot {
 }
 
 /// The streams of a link.
-#[derive(Default)]
 pub struct Streams {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Most streams.
+    max: usize,
+    /// Streams whose other end has proven nothing yet, oldest first.
+    strangers: VecDeque<Id>,
 }
 
 impl Streams {
+    /// Makes the table, for at most `max` streams.
+    pub fn new(max: usize) -> Streams {
+        Streams { slots: Vec::new(), free: Vec::new(), max, strangers: VecDeque::new() }
+    }
+
+    /// True if there are as many as there may be.
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.max
+    }
+
+    /// Returns the number of strangers.
+    pub fn strangers(&self) -> usize {
+        self.strangers.len()
+    }
+
+    /// Returns the oldest stranger.
+    pub fn oldest_stranger(&self) -> Option<Id> {
+        self.strangers.front().copied()
+    }
+
+    /// Opens the stream of a stranger, which has proven its identity. False if it is none.
+    pub fn introduce(&mut self, id: Id) -> bool {
+        let Some(stream) = self.get_mut(id) else { return false };
+        let is_stranger = matches!(stream.stage, Stage::Stranger(_));
+        if is_stranger {
+            stream.stage = Stage::Open;
+            self.strangers.retain(|&stranger| stranger != id);
+        }
+        is_stranger
+    }
+
     /// Returns the number of streams.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -151,7 +234,7 @@ impl Streams {
 
     /// Adds a stream.
     pub fn add(&mut self, stream: Stream) -> Id {
-        let stream = Some(Box::new(stream));
+        let is_stranger = matches!(stream.stage, Stage::Stranger(_));
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
@@ -160,13 +243,18 @@ impl Streams {
             }
         };
         let slot = &mut self.slots[at as usize];
-        slot.stream = stream;
-        Id { at, generation: slot.generation }
+        slot.stream = Some(Box::new(stream));
+        let id = Id { at, generation: slot.generation };
+        if is_stranger {
+            self.strangers.push_back(id);
+        }
+        id
     }
 
     /// Removes a stream, which closes its socket when it is dropped.
     pub fn remove(&mut self, id: Id) -> Option<Box<Stream>> {
         self.get(id)?;
+        self.strangers.retain(|&stranger| stranger != id);
         let slot = &mut self.slots[id.at as usize];
         // The highest bit of a token marks what is no stream.
         slot.generation = (slot.generation + 1) & (u32::MAX >> 1);

@@ -68,9 +68,11 @@
 
 mod adapt;
 mod class;
+mod directory;
 mod entry;
 mod error;
 mod owner;
+mod posts;
 mod runtime;
 mod shared;
 mod strange;

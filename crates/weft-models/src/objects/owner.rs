@@ -35,7 +35,7 @@ impl<N: Net> Inner<N> {
             return refuse_after(request, &error);
         }
         let Some((object, _, op)) = parse_call(args) else { return };
-        let entry = self.directory.borrow().get(&object).cloned();
+        let entry = self.directory.get(object);
         let Some(entry) = entry else {
             let class = self.strange.borrow().class_of(object);
             if let Some(class) = class {

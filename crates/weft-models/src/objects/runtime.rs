@@ -2,7 +2,9 @@
 
 use super::adapt::Better;
 use super::class::is_known;
+use super::directory::Directory;
 use super::entry::{Blocked, Entry, Executed, Replica, Where};
+use super::posts::Posts;
 use super::strange::{Kept, Strange};
 use super::wire::{note_message, parse, Note, Ordered, METHOD};
 use super::{ObjectCause, ObjectId, Placement, BYTES_MAX};
@@ -11,7 +13,7 @@ use crate::order::{Delivered, Options, OrderError, OrderedGroup, View};
 use crate::rpc::{Request, Rpc};
 use crate::{park, HANDLERS};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
@@ -49,19 +51,13 @@ pub(super) struct Running {
 
 /// A call, its arguments, and the number of messages that have to be processed before it.
 type Later<N> = (u64, Request<N>, Vec<u8>);
-/// An object, and the bytes of an operation on it.
-type Post<N> = (Rc<Entry<N>>, Vec<u8>);
 
 pub(super) struct Inner<N: Net> {
     pub net: N,
     pub order: OrderedGroup<N>,
     pub rpc: Rpc<N>,
     classes: RefCell<BTreeMap<u32, Known>>,
-    pub directory: RefCell<BTreeMap<u64, Rc<Entry<N>>>>,
-    /// Objects whose states were too long, with their lengths, until their opening has ended.
-    refused: RefCell<BTreeMap<u64, usize>>,
-    /// Objects that all ranks open by numbers and that have been deleted.
-    deleted: RefCell<BTreeSet<u64>>,
+    pub directory: Directory<N>,
     /// Objects of classes that this rank has not registered yet.
     pub strange: RefCell<Strange<N>>,
     /// Messages of the order that this rank has processed.
@@ -69,15 +65,7 @@ pub(super) struct Inner<N: Net> {
     pub running: RefCell<BTreeMap<u64, Running>>,
     serial: Cell<u64>,
     objects: Cell<u64>,
-    /// Operations that this rank has posted and that are not done; of those, the ones that are in
-    /// the order already.
-    pub posted: Cell<u64>,
-    pub piped: Cell<u64>,
-    /// Bytes of posts that are neither done nor in the order.
-    pub posted_bytes: Cell<usize>,
-    /// Posts that have to be done one after the other, and true while a task does that.
-    pub posts: RefCell<VecDeque<Post<N>>>,
-    pub posting: Cell<bool>,
+    pub posts: Posts<N>,
     members: RefCell<Vec<usize>>,
     /// Calls that wait until so many messages are processed.
     pub later: RefCell<Vec<Later<N>>>,
@@ -112,19 +100,13 @@ impl<N: Net> Objects<N> {
             order,
             rpc: Rpc::with_handler(net, CALLS),
             classes: RefCell::default(),
-            directory: RefCell::default(),
-            refused: RefCell::default(),
-            deleted: RefCell::default(),
+            directory: Directory::default(),
             strange: RefCell::default(),
             stamp: Cell::new(0),
             running: RefCell::default(),
             serial: Cell::new(0),
             objects: Cell::new(0),
-            posted: Cell::new(0),
-            piped: Cell::new(0),
-            posted_bytes: Cell::new(0),
-            posts: RefCell::default(),
-            posting: Cell::new(false),
+            posts: Posts::default(),
             members: RefCell::default(),
             later: RefCell::default(),
             wakers: RefCell::default(),
@@ -223,10 +205,7 @@ impl<N: Net> Inner<N> {
     /// is known before the others see that it is gone.
     pub async fn has_to_make(&self, class: u32, object: u64) -> Result<bool, ObjectCause> {
         self.until(|| {
-            let ends = self.directory.borrow().contains_key(&object)
-                || self.deleted.borrow().contains(&object)
-                || self.refused.borrow().contains_key(&object)
-                || self.strange.borrow().is_dropped(class);
+            let ends = self.directory.is_decided(object) || self.strange.borrow().is_dropped(class);
             let is_lowest = self.members.borrow().first() == Some(&self.net.rank());
             (ends || is_lowest).then_some(!ends)
         })
@@ -237,10 +216,10 @@ impl<N: Net> Inner<N> {
     /// Waits until an object is known here.
     pub async fn find(&self, class: u32, id: ObjectId) -> Result<Rc<Entry<N>>, ObjectCause> {
         self.until(|| {
-            if let Some(entry) = self.directory.borrow().get(&id.number) {
-                return Some(Ok(Rc::clone(entry)));
+            if let Some(entry) = self.directory.get(id.number) {
+                return Some(Ok(entry));
             }
-            if let Some(len) = self.refused.borrow_mut().remove(&id.number) {
+            if let Some(len) = self.directory.take_refused(id.number) {
                 return Some(Err(ObjectCause::TooLong { len }));
             }
             let strange = self.strange.borrow();
@@ -248,7 +227,7 @@ impl<N: Net> Inner<N> {
                 return Some(Err(ObjectCause::Late { class }));
             }
             let is_late = id.after > 0 && self.stamp.get() >= id.after;
-            let is_late = is_late || self.deleted.borrow().contains(&id.number);
+            let is_late = is_late || self.directory.is_deleted(id.number);
             (is_late && strange.class_of(id.number).is_none()).then_some(Err(ObjectCause::NoObject))
         })
         .await
@@ -270,10 +249,10 @@ impl<N: Net> Inner<N> {
 
     /// Waits until this rank's posts are done.
     pub async fn settled(&self) -> Result<(), OrderError> {
-        if self.posted.get() == 0 {
+        if self.posts.are_done() {
             return Ok(());
         }
-        self.until(|| (self.posted.get() == 0).then_some(())).await
+        self.until(|| self.posts.are_done().then_some(())).await
     }
 
     /// Waits for a result that a message of the order, or the end of a post, brings.
@@ -344,7 +323,7 @@ impl<N: Net> Inner<N> {
             }
             Ordered::Note(Note::TooLong { object, len }) => {
                 let len = usize::try_from(*len).unwrap_or(usize::MAX);
-                self.refused.borrow_mut().insert(*object, len);
+                self.directory.refuse(*object, len);
                 return;
             }
             Ordered::Note(
@@ -355,7 +334,7 @@ impl<N: Net> Inner<N> {
                 | Note::Delete { object },
             ) => *object,
         };
-        let entry = self.directory.borrow().get(&number).cloned();
+        let entry = self.directory.get(number);
         let Some(entry) = entry else {
             let class = self.strange.borrow().class_of(number);
             match (class, ordered) {
@@ -396,7 +375,7 @@ impl<N: Net> Inner<N> {
         state: &[u8],
     ) {
         let known = self.classes.borrow().get(&class).cloned();
-        let (Some(known), false) = (known, self.directory.borrow().contains_key(&object)) else {
+        let (Some(known), false) = (known, self.directory.contains(object)) else {
             return;
         };
         let replica = (known.make)();
@@ -431,15 +410,12 @@ impl<N: Net> Inner<N> {
             taking: Cell::new(false),
             broken: RefCell::new(broken),
         };
-        self.directory.borrow_mut().insert(object, Rc::new(entry));
+        self.directory.insert(entry);
     }
 
     /// Deletes an object at its place in the order: its memory is free, and operations on it fail.
     fn delete(&self, entry: &Rc<Entry<N>>) {
-        self.directory.borrow_mut().remove(&entry.number);
-        if is_known(entry.number) {
-            self.deleted.borrow_mut().insert(entry.number);
-        }
+        self.directory.delete(entry.number, is_known(entry.number));
         entry.broken.replace(Some(ObjectCause::NoObject));
         entry.replica.clear();
         for blocked in entry.blocked.take() {
@@ -580,8 +556,7 @@ impl<N: Net> Inner<N> {
                         "an operation that was posted to an object failed: {cause:?}"
                     );
                 }
-                self.posted.set(self.posted.get() - 1);
-                self.piped.set(self.piped.get() - 1);
+                self.posts.end_piped();
                 None
             }
         };
@@ -675,9 +650,8 @@ impl<N: Net> Inner<N> {
     /// Forgets members that are gone, at the same place of the order on all ranks.
     fn viewed(self: &Rc<Self>, view: &View) {
         self.members.replace(view.members.clone());
-        let all: Vec<Rc<Entry<N>>> = self.directory.borrow().values().cloned().collect();
         let lives = |rank: &usize| view.members.contains(rank);
-        for entry in all {
+        for entry in self.directory.all() {
             entry.blocked.borrow_mut().retain(|blocked| match blocked {
                 Blocked::Ordered { from, .. } => lives(from),
                 Blocked::Called { request, .. } => lives(&request.from()),
@@ -700,8 +674,7 @@ impl<N: Net> Inner<N> {
 
     /// Ends all operations at this rank: the others go on without it, or may do so.
     fn end(&self, error: &OrderError) {
-        let all: Vec<Rc<Entry<N>>> = self.directory.borrow().values().cloned().collect();
-        for entry in all {
+        for entry in self.directory.all() {
             entry.broken.borrow_mut().get_or_insert(ObjectCause::Group(error.clone()));
             let blocked = entry.blocked.take();
             blocked.into_iter().for_each(|blocked| self.refuse_ended(blocked, error));

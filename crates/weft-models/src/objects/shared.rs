@@ -15,9 +15,6 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
-/// Most operations that are posted and not done, and most of their bytes if they are several.
-const POSTED_MAX: u64 = 1 << 14;
-const POSTED_BYTES: usize = 1 << 20;
 /// Most posts to an object at another rank that are under way at once.
 const AT_ONCE: u64 = 64;
 
@@ -104,16 +101,13 @@ impl<N: Net, T: Object> Shared<N, T> {
         if bytes.len() > BYTES_MAX {
             return Err(self.error(ObjectCause::TooLong { len: bytes.len() }));
         }
-        let queued = inner.posted_bytes.get();
-        let is_full = queued > 0 && queued + bytes.len() > POSTED_BYTES;
-        if is_full || inner.posted.get() >= POSTED_MAX || !inner.order.has_room() {
+        if inner.posts.are_too_many(bytes.len()) || !inner.order.has_room() {
             return Err(self.error(ObjectCause::Group(OrderError::Busy)));
         }
-        inner.posted.set(inner.posted.get() + 1);
-        let alone = !inner.posting.get() && inner.posts.borrow().is_empty();
+        let alone = inner.posts.may_pipe();
         if alone && self.entry.place.get() == Where::Everywhere && !self.entry.adaptive {
             let serial = inner.new_serial();
-            inner.piped.set(inner.piped.get() + 1);
+            inner.posts.pipe();
             inner
                 .running
                 .borrow_mut()
@@ -121,9 +115,7 @@ impl<N: Net, T: Object> Shared<N, T> {
             drop(inner.order.send(op_message(self.entry.number, serial, 0, &bytes)));
             return Ok(());
         }
-        inner.posted_bytes.set(queued + bytes.len());
-        inner.posts.borrow_mut().push_back((Rc::clone(&self.entry), bytes));
-        if !inner.posting.replace(true) {
+        if inner.posts.push(&self.entry, bytes) {
             inner.net.spawn(do_posts(Rc::downgrade(inner)));
         }
         Ok(())
@@ -152,7 +144,7 @@ impl<N: Net, T: Object> Shared<N, T> {
     /// Looks at the state without an operation, if it is here and this rank has posted nothing that
     /// is not done.
     pub fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> Option<R> {
-        if self.inner.posted.get() > 0 {
+        if !self.inner.posts.are_done() {
             return None;
         }
         let state = self.typed.state.borrow();
@@ -172,7 +164,7 @@ impl<N: Net, T: Object> Shared<N, T> {
             Where::At(rank) => rank == inner.net.rank(),
             Where::Leaving | Where::Lost(_) => false,
         };
-        if !is_here || inner.posted.get() > 0 || entry.broken.borrow().is_some() {
+        if !is_here || !inner.posts.are_done() || entry.broken.borrow().is_some() {
             return None;
         }
         match self.typed.try_read(op) {
@@ -502,25 +494,21 @@ async fn do_posts<N: Net>(inner: Weak<Inner<N>>) {
     // The object whose posts are under way, and their number.
     let (mut object, under_way) = (None, Rc::new(Cell::new(0)));
     while let Some(inner) = inner.upgrade() {
-        let next = inner.posts.borrow().front().map(|(entry, _)| Rc::clone(entry));
+        let next = inner.posts.next_object();
         let fixed = next.as_ref().and_then(|entry| inner.fixed_elsewhere(entry));
         let number = next.as_ref().map(|entry| entry.number).filter(|_| fixed.is_some());
         let most = if number.is_some() && number == object { AT_ONCE } else { 1 };
         // Posts that are in the order come first.
-        let free = || inner.piped.get() == 0 && under_way.get() < most;
-        let more = || next.is_none() && !inner.posts.borrow().is_empty();
+        let free = || !inner.posts.are_piped() && under_way.get() < most;
+        let more = || next.is_none() && inner.posts.are_waiting();
         let ended = inner.until(|| (free() || more()).then_some(())).await.is_err();
         if more() && !ended {
             continue;
         }
         object = number;
-        let next = if ended { None } else { inner.posts.borrow_mut().pop_front() };
+        let next = if ended { None } else { inner.posts.pop() };
         let Some((entry, op)) = next else {
-            let dropped = inner.posts.take();
-            let bytes: usize = dropped.iter().map(|(_, op)| op.len()).sum();
-            inner.posted_bytes.set(inner.posted_bytes.get() - bytes);
-            inner.posted.set(inner.posted.get() - dropped.len() as u64);
-            inner.posting.set(false);
+            inner.posts.end_task();
             return inner.wake();
         };
         let Some(rank) = fixed else {
@@ -554,8 +542,7 @@ impl<N: Net> Inner<N> {
             let error = ObjectError { object: entry.number, class: entry.name, cause };
             weft::telling::error!("an operation that was posted has failed: {error}");
         }
-        self.posted_bytes.set(self.posted_bytes.get() - op.len());
-        self.posted.set(self.posted.get() - 1);
+        self.posts.end(op.len());
         self.wake();
     }
 }

@@ -11,9 +11,8 @@ use std::task::Poll;
 impl<N: Net> Objects<N> {
     /// Describes the objects that operations wait for, one a line, for people.
     pub fn describe(&self) -> String {
-        let directory = self.inner.directory.borrow();
-        let waited = directory.values().filter(|entry| entry.is_awaited());
-        waited.map(|entry| entry.describe() + "\n").collect()
+        let all = self.inner.directory.all();
+        all.iter().filter(|entry| entry.is_awaited()).map(|entry| entry.describe() + "\n").collect()
     }
 }
 

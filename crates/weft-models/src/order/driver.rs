@@ -1,5 +1,6 @@
 //! An ordered group over a net: it does what the core wants.
 
+mod casts;
 mod rounds;
 
 use super::core::{Action, Core};
@@ -10,6 +11,7 @@ use super::{Delivered, Options, OrderError, Style, View};
 use crate::channel::{was_opened, Channel, Pauses, MESSAGE_MAX};
 use crate::net::{Incoming, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
+use casts::Casts;
 use rounds::{retry, tick};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,9 +30,6 @@ const FIRST: u16 = HANDLERS + 1;
 /// The first multicast group; each ordered group has 256, one for each view in turn. After those
 /// they come again, with another generation.
 const CASTS: u16 = 0xf000;
-/// Multicast groups that a member has: that of its view, and that of the view before, whose packets
-/// it forwards to members that are there still.
-const GROUPS_KEPT: usize = 2;
 /// Messages that a program sends within this time of each other go together.
 const BURST: Duration = Duration::from_micros(10);
 /// Interval of checks during waits.
@@ -94,10 +93,7 @@ pub(super) struct Inner<N: Net> {
     channel: Channel<N>,
     grave: Rc<RefCell<Option<Grave>>>,
     core: RefCell<Core>,
-    group: RefCell<Option<N::Group>>,
-    /// The multicast groups of the last views, the oldest first.
-    groups: RefCell<VecDeque<N::Group>>,
-    casts: RefCell<VecDeque<(u8, Vec<u8>)>>,
+    casts: Casts<N>,
     program: RefCell<Program<N>>,
     watched: RefCell<Vec<u32>>,
     /// Counters made here: the one in use, and the next.
@@ -188,9 +184,7 @@ impl<N: Net> OrderedGroup<N> {
                 ),
                 grave,
                 core: RefCell::new(core),
-                group: RefCell::default(),
-                groups: RefCell::default(),
-                casts: RefCell::default(),
+                casts: Casts::default(),
                 program: RefCell::default(),
                 watched: RefCell::default(),
                 counters: RefCell::default(),
@@ -255,8 +249,8 @@ impl<N: Net> OrderedGroup<N> {
     pub async fn room(&self) -> Result<(), OrderError> {
         self.until(|inner| {
             let core = inner.core.borrow();
-            let bytes = core.outgoing.bytes();
-            (bytes < OUTGOING_BYTES / 2 && core.outgoing.len() < OUTGOING / 2).then_some(())
+            let bytes = core.own.outgoing.bytes();
+            (bytes < OUTGOING_BYTES / 2 && core.own.outgoing.len() < OUTGOING / 2).then_some(())
         })
         .await
     }
@@ -274,7 +268,7 @@ impl<N: Net> OrderedGroup<N> {
         if bytes.len() > MESSAGE_MAX {
             return Err(OrderError::TooLong);
         }
-        if self.inner.casts.borrow().len() >= CASTS_MAX {
+        if self.inner.casts.len() >= CASTS_MAX {
             return Err(OrderError::Busy);
         }
         match self.inner.with(|core| core.submit_loose(bytes)) {
@@ -327,7 +321,7 @@ impl<N: Net> OrderedGroup<N> {
             program.inbox_bytes -= message.bytes.len();
             let is_low = program.inbox.len() < INBOX / 2 && program.inbox_bytes < INBOX_BYTES / 2;
             drop(program);
-            if is_low && inner.core.borrow().paused {
+            if is_low && inner.core.borrow().store.paused {
                 inner.with(|core| core.pause(false));
             }
             Some(message)
@@ -353,7 +347,7 @@ impl<N: Net> OrderedGroup<N> {
     /// # Errors
     /// This member's part has ended in another way.
     pub async fn leave(&self) -> Result<(), OrderError> {
-        self.until(|inner| inner.core.borrow().outgoing.is_empty().then_some(())).await?;
+        self.until(|inner| inner.core.borrow().own.outgoing.is_empty().then_some(())).await?;
         self.inner.with(Core::leave);
         match self.until(|_| None::<()>).await {
             Err(OrderError::Left) => Ok(()),
@@ -363,7 +357,7 @@ impl<N: Net> OrderedGroup<N> {
 
     /// Returns the ranks that hold up a message that has been awaited for long.
     pub fn slow(&self) -> Vec<usize> {
-        self.inner.core.borrow().slow.iter().map(|&rank| rank as usize).collect()
+        self.inner.core.borrow().patience.slow.iter().map(|&rank| rank as usize).collect()
     }
 
     /// Describes the state of this member in a line, for people.
@@ -391,7 +385,7 @@ impl<N: Net> OrderedGroup<N> {
     /// True if another message of this member would be taken.
     pub(crate) fn has_room(&self) -> bool {
         let core = self.inner.core.borrow();
-        core.outgoing.bytes() < OUTGOING_BYTES && core.outgoing.len() < OUTGOING
+        core.own.outgoing.bytes() < OUTGOING_BYTES && core.own.outgoing.len() < OUTGOING
     }
 
     /// Keeps the packets whose places this member has fetched, or sends them again, for tests.
@@ -463,7 +457,7 @@ impl<N: Net> Inner<N> {
         match action {
             Action::Post { to, control } => self.post(to, &control),
             Action::Cast { kind, bytes } => {
-                self.casts.borrow_mut().push_back((kind, bytes));
+                self.casts.push(kind, bytes);
                 if !self.send_casts() && !self.retrying.replace(true) {
                     self.net.spawn(retry(Rc::downgrade(self), self.net.clone()));
                 }
@@ -512,7 +506,7 @@ impl<N: Net> Inner<N> {
             Ok(control) => {
                 let now = self.net.now();
                 self.with(|core| {
-                    core.now = now;
+                    core.patience.now = now;
                     core.handle(from as u32, control);
                 });
             }
@@ -527,27 +521,21 @@ impl<N: Net> Inner<N> {
     /// Sends casts as far as there is room. True if none is left.
     fn send_casts(&self) -> bool {
         loop {
-            let sent = {
-                let (casts, group) = (self.casts.borrow(), self.group.borrow());
-                let (Some((kind, bytes)), Some(group)) = (casts.front(), &*group) else {
-                    return true;
-                };
-                let handler = FIRST + 2 * self.number + 1;
-                self.net.try_multicast(group, handler, u32::from(*kind), bytes)
-            };
+            let handler = FIRST + 2 * self.number + 1;
+            let Some(sent) = self.casts.send_next(&self.net, handler) else { return true };
             match sent {
-                Ok(()) => drop(self.casts.borrow_mut().pop_front()),
+                Ok(()) => {}
                 Err(Unsent::Busy) => return false,
                 Err(Unsent::Failed(failure)) => {
                     // The next view has what this one leaves behind.
-                    self.casts.borrow_mut().clear();
+                    self.casts.clear();
                     let rank = failure.rank as u32;
                     self.core.borrow_mut().lose(rank, failure.certain);
                 }
                 Err(error) => {
                     telling::error!("a packet of an ordered group is not sent: {error}");
                     self.core.borrow_mut().end(OrderError::Broken);
-                    self.casts.borrow_mut().clear();
+                    self.casts.clear();
                 }
             }
         }
@@ -617,7 +605,7 @@ impl<N: Net> Inner<N> {
                 program.inbox.push_back(message);
                 let full = program.inbox.len() >= INBOX || program.inbox_bytes >= INBOX_BYTES;
                 drop(program);
-                self.core.borrow_mut().paused |= full;
+                self.core.borrow_mut().store.paused |= full;
                 self.wake();
             }
         }
@@ -630,7 +618,7 @@ impl<N: Net> Inner<N> {
             waiter.waker.take()
         });
         waker.into_iter().for_each(Waker::wake);
-        if self.core.borrow().outgoing.bytes() < OUTGOING_BYTES / 2 {
+        if self.core.borrow().own.outgoing.bytes() < OUTGOING_BYTES / 2 {
             self.wake();
         }
     }
@@ -659,7 +647,7 @@ impl<N: Net> Inner<N> {
     }
 
     fn open_view(&self, id: ViewId, members: &[u32], joined: &[u32], left: &[u32]) {
-        self.casts.borrow_mut().clear();
+        self.casts.clear();
         let all = |ranks: &[u32]| ranks.iter().map(|&rank| rank as usize).collect::<Vec<_>>();
         let (group, room) = match members.len() {
             0 | 1 => (None, ALONE),
@@ -667,7 +655,7 @@ impl<N: Net> Inner<N> {
                 let [low, generation, ..] = id.epoch.to_le_bytes();
                 let number = CASTS | self.number << 8 | u16::from(low);
                 let group = self.net.group(number, generation, &all(members));
-                self.keep_group(group.as_ref());
+                self.casts.keep(&self.net, group.as_ref());
                 let room = group.as_ref().map_or(0, |group| self.net.group_max(group));
                 (group, room)
             }
@@ -675,7 +663,7 @@ impl<N: Net> Inner<N> {
         if room <= HEAD + super::pack::ROOM_MIN {
             return self.core.borrow_mut().end(OrderError::NoMulticast);
         }
-        self.group.replace(group);
+        self.casts.send_to(group);
         let (joined, left) = (all(joined), all(left));
         let view = View { number: id.epoch, members: all(members), joined, left };
         let call = {
@@ -688,17 +676,6 @@ impl<N: Net> Inner<N> {
         }
         self.core.borrow_mut().opened(id, room - HEAD);
         self.wake();
-    }
-
-    /// Keeps the multicast group of a view, and ends older ones.
-    fn keep_group(&self, group: Option<&N::Group>) {
-        let mut groups = self.groups.borrow_mut();
-        groups.extend(group.cloned());
-        while groups.len() > GROUPS_KEPT {
-            if let Some(old) = groups.pop_front() {
-                self.net.end_group(&old);
-            }
-        }
     }
 
     fn watch(&self, ranks: Vec<u32>) {
@@ -721,7 +698,7 @@ impl<N: Net> Inner<N> {
         if *error != OrderError::Left {
             telling::warn!("rank {}: {error}", self.net.rank());
         }
-        self.casts.borrow_mut().clear();
+        self.casts.clear();
         self.wake();
         let waiting: Vec<Waker> = { self.program.borrow_mut().sent.take_wakers() };
         waiting.into_iter().for_each(Waker::wake);
@@ -762,7 +739,7 @@ impl<N: Net> Drop for Inner<N> {
             self.net.unexpect(rank as usize);
         }
         self.grave.replace(Some(Grave::new(core)));
-        self.groups.get_mut().drain(..).for_each(|group| self.net.end_group(&group));
+        self.casts.end(&self.net);
         for counter in self.counters.get_mut().drain(..) {
             self.net.end_counter(counter);
         }

@@ -1,43 +1,12 @@
-//! The last state of a member, and the answers for one whose handle was dropped.
+//! The answers for a member whose handle was dropped.
 
 use super::core::Core;
 use super::driver::CONTROL;
-use super::wire::{Control, Gone, Install, Placed, Standing, ViewId};
+use super::wire::{Control, Gone, Install, ViewId};
 use crate::channel::argument_of;
 use crate::net::{Net, Unsent};
 use std::cell::RefCell;
 use std::rc::Rc;
-
-/// Most bytes of slots that a member hands to each other one when it ends.
-pub(super) const HANDED_MAX: usize = 1 << 20;
-
-/// True if a member may hand its last state to all others.
-pub(super) fn is_short(standing: &Standing) -> bool {
-    let lens = standing.slots.iter().map(|(_, slot)| slot.data.len() + size_of::<Placed>());
-    lens.sum::<usize>() <= HANDED_MAX
-}
-
-impl Core {
-    /// Returns the last state of this member, for the others.
-    pub fn last_word(&self) -> Gone {
-        let slots = self.slots_from(self.stable, &[]);
-        let standing = Standing {
-            next: self.next,
-            slots,
-            spare: None,
-            accepted: self.change.accepted.clone(),
-        };
-        let standing = Some(standing).filter(is_short);
-        Gone { life: self.life, view: self.view, promised: self.change.promised, standing }
-    }
-
-    /// Returns the ranks that are told of this member's end: the others, or those that may let it
-    /// in.
-    pub fn heirs(&self) -> Vec<u32> {
-        let all = self.members.iter().chain(&self.change.joining.contacts).copied();
-        all.filter(|&rank| rank != self.me).collect()
-    }
-}
 
 /// The things that a member leaves behind.
 pub(super) struct Grave {
@@ -53,7 +22,12 @@ impl Grave {
     pub fn new(core: &Core) -> Grave {
         let has_left = core.ended == Some(super::OrderError::Left);
         let gone = (!has_left).then(|| core.last_word());
-        Grave { life: core.life, view: core.view, last: core.change.last.clone(), gone }
+        Grave {
+            life: core.change.joining.life,
+            view: core.view,
+            last: core.change.last.clone(),
+            gone,
+        }
     }
 
     /// The end of a member that has left in good order.

@@ -28,18 +28,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod change;
 mod core;
 mod driver;
 mod error;
 mod grave;
-mod lives;
 mod pack;
 mod penalty;
 mod places;
-mod safe;
 mod sent;
-mod waits;
 mod wire;
 
 pub use driver::OrderedGroup;

@@ -11,12 +11,15 @@
 //! a peer of its address and a sequence number of the window, or a window or pull that exists. All
 //! others are dropped and counted.
 
+mod incoming;
 mod peer;
 mod pull;
 mod receive;
 mod send;
+mod seq;
 #[cfg(test)]
 mod tests;
+mod unacked;
 mod window;
 
 use crate::packet::{Window, MEDIUM_MAX};
@@ -24,9 +27,10 @@ use crate::{Dialect, Ends, Frame, Packet, Refusal};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use peer::{Body, Peer};
+use peer::Peer;
 pub use pull::pull_magic;
 use pull::Pulls;
+use unacked::Body;
 use window::Windows;
 
 /// A time in microseconds, from any beginning.
@@ -368,7 +372,7 @@ impl Node {
     /// Copies the bytes of a message that the caller has lent, and gives them back.
     pub fn own(&mut self, context: u64) {
         self.windows.own(context);
-        self.peers.iter_mut().for_each(|peer| peer.own(context));
+        self.peers.iter_mut().for_each(|peer| peer.outgoing.own(context));
     }
 
     fn send_body(
@@ -421,7 +425,7 @@ impl Node {
         for at in 0..self.peers.len() {
             let peer = &self.peers[at];
             if peer.session.is_some() {
-                let (mac, ends, seq) = (peer.mac, self.ends(peer.number), peer.recv_next());
+                let (mac, ends, seq) = (peer.mac, self.ends(peer.number), peer.incoming.next());
                 let ends = Ends { to: ends.from, from: ends.to, ..ends };
                 self.send_refusal(mac, ends, seq, Refusal::Closed);
             }

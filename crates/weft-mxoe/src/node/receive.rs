@@ -1,6 +1,6 @@
 //! Receiving. `None` where a frame is dropped.
 
-use super::peer::{Arrival, Placed, Whole};
+use super::incoming::{Arrival, Placed, Whole};
 use super::pull::Came;
 use super::{
     Event, Failure, Mac, Misdirected, Node, Offer, PeerIndex, Sink, Time, BAD_KEY, NO_INDEX,
@@ -105,7 +105,7 @@ impl Node {
             let ways = (request.peer_index, number);
             let lost = peer.accept(request.session, request.recv_start, ways);
             peer.hear(now);
-            (index, recv_start) = (at.0, peer.recv_next());
+            (index, recv_start) = (at.0, peer.incoming.next());
             if lost {
                 self.lost(now, at, Failure::Closed);
             }
@@ -196,7 +196,7 @@ impl Node {
         if !takes {
             return None;
         }
-        match self.peer_mut(index).place(head.seq, arrival, fragment) {
+        match self.peer_mut(index).incoming.place(head.seq, arrival, fragment) {
             Placed::Nothing => return None,
             Placed::Again => {
                 self.counters.duplicates += 1;
@@ -204,10 +204,10 @@ impl Node {
             }
             Placed::Part => {}
         }
-        while let Some(whole) = self.peer_mut(index).next_whole(ack_at) {
+        while let Some(whole) = self.peer_mut(index).incoming.next_whole(ack_at) {
             self.take(now, index, whole);
         }
-        if self.peer_mut(index).unacked >= UNACKED_MAX {
+        if self.peer_mut(index).incoming.unacked() >= UNACKED_MAX {
             self.send_ack(index);
         }
         Some(())
@@ -238,7 +238,7 @@ impl Node {
     }
 
     fn acknowledged(&mut self, now: Time, peer: PeerIndex, before: u16) {
-        let done = self.peer_mut(peer).acknowledged(before);
+        let done = self.peer_mut(peer).outgoing.acknowledged(before);
         for (context, len) in done {
             self.events.push_back(Event::Sent { peer, context, len });
         }
@@ -252,10 +252,9 @@ impl Node {
         let index = self.find(from, ack.ends.from)?;
         let is_ours = ack.session == self.session;
         let peer = self.peer_mut(index);
-        if !is_ours || ack.number <= peer.acks_seen {
+        if !is_ours || !peer.outgoing.take_ack(ack.number) {
             return None;
         }
-        peer.acks_seen = ack.number;
         peer.hear(now);
         self.acknowledged(now, index, ack.seq);
         Some(())
@@ -284,13 +283,13 @@ impl Node {
             Some(_) => {}
             // An endpoint that closes names the message that it expects next.
             None if nack.refusal == Refusal::Closed && peer.session.is_some() => {
-                peer.is_expected(nack.seq).then_some(())?;
+                peer.outgoing.is_expected(nack.seq).then_some(())?;
             }
             // Others' frames with a wrong session bring such refusals, too, and refusals have no
             // session: a late one may be for an endpoint that was open before. The peer's answer
             // to a request has its session.
             None if nack.refusal != Refusal::Closed => {
-                peer.sent(nack.seq)?;
+                peer.outgoing.sent(nack.seq)?;
                 if peer.asked.is_none() {
                     peer.probe(again);
                     self.send_request(index);
@@ -298,7 +297,7 @@ impl Node {
                 return Some(());
             }
             None => {
-                peer.sent(nack.seq)?;
+                peer.outgoing.sent(nack.seq)?;
             }
         }
         self.fail(now, index, Failure::Closed);

@@ -1,7 +1,7 @@
 //! Sending.
 
-use super::peer::Body;
 use super::pull::Ended;
+use super::unacked::Body;
 use super::{Event, Mac, Node, PeerIndex, Time, NO_INDEX};
 use crate::packet::{SMALL_MAX, TINY_MAX};
 use crate::{
@@ -24,7 +24,7 @@ impl Node {
             peer_index: to.0,
             session: self.session,
             key: asked.key,
-            recv_start: peer.recv_next(),
+            recv_start: peer.incoming.next(),
             connect_seq: asked.number,
         };
         let (mac, index) = (peer.mac, peer.index);
@@ -43,7 +43,7 @@ impl Node {
         let again = now + self.settings.resend;
         loop {
             let peer = &mut self.peers[usize::from(to.0)];
-            let Some(next) = peer.next_unsent() else { return };
+            let Some(next) = peer.outgoing.next_unsent() else { return };
             if let Body::Long(data) = &mut next.body {
                 if !self.windows.has_room() {
                     return;
@@ -54,7 +54,7 @@ impl Node {
                 next.body = Body::Window(id);
                 peer.windows += 1;
             }
-            let seq = peer.mark_sent(again);
+            let seq = peer.outgoing.mark_sent(again);
             self.send_kept(to, seq);
         }
     }
@@ -64,8 +64,8 @@ impl Node {
         let (from, dialect) = (self.number, self.settings.dialect);
         let peer = &mut self.peers[usize::from(to.0)];
         let Some(session) = peer.session else { return };
-        let ack = peer.acknowledge();
-        let Some(kept) = peer.sent(seq) else { return };
+        let ack = peer.incoming.acknowledge();
+        let Some(kept) = peer.outgoing.sent(seq) else { return };
         let (mac, index) = (peer.mac, peer.index);
         let ends = Ends { to: peer.number, from, generation: 0 };
         let match_bits = kept.match_bits;
@@ -133,9 +133,9 @@ impl Node {
     pub(super) fn send_ack(&mut self, to: PeerIndex) {
         let from = self.number;
         let peer = &mut self.peers[usize::from(to.0)];
-        let (Some(session), seq) = (peer.session, peer.acknowledge()) else { return };
-        peer.acks_sent = peer.acks_sent.wrapping_add(1);
-        let (mac, index, number) = (peer.mac, peer.index, peer.acks_sent);
+        let (Some(session), seq) = (peer.session, peer.incoming.acknowledge()) else { return };
+        let number = peer.incoming.next_ack();
+        let (mac, index) = (peer.mac, peer.index);
         let ends = Ends { to: peer.number, from, generation: 0 };
         let acked_session = session;
         let ack = Ack { ends, session, seq, acked_session, number, send_seq: seq, resent: 0 };

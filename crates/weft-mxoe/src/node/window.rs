@@ -1,6 +1,6 @@
 //! Windows: announced messages whose receivers pull them, and the answers on their way.
 
-use super::peer::copy_of;
+use super::unacked::copy_of;
 use super::{Lent, Mac, PeerIndex};
 use crate::packet::{Pull, PullReply, Refusal};
 use alloc::collections::VecDeque;

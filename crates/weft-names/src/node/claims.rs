@@ -50,19 +50,19 @@ impl Node {
             self.stats.claims_refused += 1;
             return Err(error);
         }
-        self.claims.next += 1;
-        let id = self.claims.next;
+        self.names.claims.next += 1;
+        let id = self.names.claims.next;
         // A name that no other host sees concerns no other host.
         let must_ask = name.unique && name.scope == Scope::Cluster;
         let deadline = now + self.config.claim_wait;
         let state = State::Pending { asked: None, deadline };
-        self.claims.table.insert(id, Own { name, state });
+        self.names.claims.table.insert(id, Own { name, state });
         match must_ask {
             true => self.ask(now, id),
             false => self.hold(now, id),
         }
         self.tidy(now);
-        match self.claims.table.get(&id).map(|own| &own.state) {
+        match self.names.claims.table.get(&id).map(|own| &own.state) {
             Some(State::Held { .. }) => Ok((ClaimId(id), Standing::Held)),
             _ => Ok((ClaimId(id), Standing::Pending)),
         }
@@ -70,9 +70,9 @@ impl Node {
 
     fn check_claim(&self, name: &Claim) -> Result<(), ClaimError> {
         let Claim { owner, kind, lower, upper, alias, .. } = name;
-        let all = &self.claims.table;
+        let all = &self.names.claims.table;
         let users = all.values().map(|own| own.name.owner.user);
-        let own = self.policy.count(owner.user, users);
+        let own = self.names.policy.count(owner.user, users);
         let (per_user, per_host) = (self.config.claims_per_user, self.config.claims_per_host);
         match () {
             () if self.is_over => Err(ClaimError::Ended),
@@ -80,12 +80,12 @@ impl Node {
             () if alias.len() > ALIAS_MAX || alias.chars().any(char::is_control) => {
                 Err(ClaimError::Alias)
             }
-            () if !self.policy.may_claim(owner.user, *kind) => Err(ClaimError::Forbidden),
+            () if !self.names.policy.may_claim(owner.user, *kind) => Err(ClaimError::Forbidden),
             () if own >= per_user => Err(ClaimError::TooMany { bound: per_user }),
             () if !has_share(own, all.len(), per_host) => {
                 Err(ClaimError::TooMany { bound: per_host })
             }
-            () => match self.directory.rival(name, None, u64::MAX) {
+            () => match self.names.directory.rival(name, None, u64::MAX) {
                 Some(rival) => {
                     Err(ClaimError::Taken { holder: rival.id.host, owner: rival.name.owner })
                 }
@@ -105,9 +105,9 @@ impl Node {
     pub fn owner_ended(&mut self, now: Instant, owner: Owner, gone: Gone) {
         let now = self.timers.tick(now, &self.config, &mut self.stats);
         let of_owner = |(id, own): (&u64, &Own)| (own.name.owner == owner).then_some(*id);
-        let ids: Vec<u64> = self.claims.table.iter().filter_map(of_owner).collect();
+        let ids: Vec<u64> = self.names.claims.table.iter().filter_map(of_owner).collect();
         ids.into_iter().for_each(|id| self.end_claim(now, id, gone));
-        self.subscriptions.remove_owner(owner);
+        self.names.subscriptions.remove_owner(owner);
         self.tidy(now);
     }
 
@@ -124,7 +124,7 @@ impl Node {
 
     /// Returns the state of a claim; `None`: it has ended.
     pub fn standing(&self, id: ClaimId) -> Option<Standing> {
-        self.claims.table.get(&id.0).map(|own| match own.state {
+        self.names.claims.table.get(&id.0).map(|own| match own.state {
             State::Held { .. } => Standing::Held,
             State::Pending { .. } => Standing::Pending,
         })
@@ -132,7 +132,7 @@ impl Node {
 
     /// Returns the number of a claim in the directory, if it holds.
     pub fn number_of(&self, id: ClaimId) -> Option<u64> {
-        self.claims.table.get(&id.0).and_then(|own| match own.state {
+        self.names.claims.table.get(&id.0).and_then(|own| match own.state {
             State::Held { claim, .. } => Some(claim),
             State::Pending { .. } => None,
         })
@@ -140,16 +140,16 @@ impl Node {
 
     fn end_claim(&mut self, now: Instant, id: u64, gone: Gone) {
         self.timers.disarm(Timer::Ask(id));
-        let Some(own) = self.claims.table.remove(&id) else { return };
+        let Some(own) = self.names.claims.table.remove(&id) else { return };
         if let State::Held { claim, .. } = own.state {
-            let change = self.directory.withdraw(claim, gone);
+            let change = self.names.directory.withdraw(claim, gone);
             self.publish_change(now, change);
         }
     }
 
     fn publish_change(&mut self, now: Instant, change: Option<crate::wire::Change>) {
         if let Some(change) = change {
-            let head = self.directory.head(self.me.host, self.me.life);
+            let head = self.names.directory.head(self.me.host, self.me.life);
             self.note(now, self.me.host);
             self.broadcast_ops(head, &[change]);
         }
@@ -157,16 +157,16 @@ impl Node {
 
     /// Makes a claim hold: publishes the name.
     fn hold(&mut self, now: Instant, id: u64) {
-        let stamp = self.directory.next_stamp();
-        let Some(own) = self.claims.table.get_mut(&id) else { return };
-        let (claim, change) = self.directory.publish(own.name.clone(), stamp);
+        let stamp = self.names.directory.next_stamp();
+        let Some(own) = self.names.claims.table.get_mut(&id) else { return };
+        let (claim, change) = self.names.directory.publish(own.name.clone(), stamp);
         own.state = State::Held { claim, stamp };
         self.publish_change(now, change);
     }
 
     /// Returns the arbiter of a type, hosts that went lately included.
     fn arbiter_of(&self, now: Instant, kind: u32) -> Option<HostId> {
-        self.members.ring().arbiter(kind.into(), self.arbiter.ghosts(now))
+        self.members.ring().arbiter(kind.into(), self.names.arbiter.ghosts(now))
     }
 
     /// Decides about a unique name as its arbiter.
@@ -174,28 +174,18 @@ impl Node {
         if self.is_cut_off || self.arbiter_of(now, question.kind) != Some(self.me.host) {
             return Verdict::Later;
         }
-        let Question { host, kind, lower, upper, .. } = question;
-        if lower > upper {
-            return Verdict::Later;
-        }
-        let name = Claim::new(Owner::default(), kind, lower..=upper).unique();
-        if let Some(rival) = self.directory.rival(&name, None, u64::MAX) {
-            return Verdict::Taken(rival.id.host);
-        }
-        if !self.members.get(host).is_some_and(|m| m.is_up()) {
-            return Verdict::Later;
-        }
-        self.arbiter.decide(now, question, self.config.settle() * 2)
+        let is_up = self.members.get(question.host).is_some_and(|m| m.is_up());
+        self.names.judge(now, question, is_up, self.config.settle() * 2)
     }
 
     /// Asks the arbiter of a pending claim, and sets the time to ask again.
     fn ask(&mut self, now: Instant, id: u64) {
-        let Some(own) = self.claims.table.get(&id) else { return };
+        let Some(own) = self.names.claims.table.get(&id) else { return };
         let Claim { kind, lower, upper, .. } = own.name;
         let arbiter = self.members.ring().arbiter(kind.into(), core::iter::empty());
         self.timers.arm(Timer::Ask(id), now + self.config.tolerance / 15);
         if let Some(Own { state: State::Pending { asked, .. }, .. }) =
-            self.claims.table.get_mut(&id)
+            self.names.claims.table.get_mut(&id)
         {
             *asked = arbiter;
         }
@@ -216,10 +206,10 @@ impl Node {
 
     /// Asks again, or gives a pending claim up.
     pub(super) fn on_ask_timer(&mut self, now: Instant, id: u64) {
-        let Some(own) = self.claims.table.get(&id) else { return };
+        let Some(own) = self.names.claims.table.get(&id) else { return };
         let State::Pending { asked, deadline } = own.state else { return };
         if now >= deadline {
-            self.claims.table.remove(&id);
+            self.names.claims.table.remove(&id);
             return self.event(Event::Undecided { claim: ClaimId(id), arbiter: asked });
         }
         self.ask(now, id);
@@ -239,12 +229,12 @@ impl Node {
     }
 
     fn on_verdict(&mut self, now: Instant, id: u64, verdict: Verdict) {
-        let Some(own) = self.claims.table.get(&id) else { return };
+        let Some(own) = self.names.claims.table.get(&id) else { return };
         if !matches!(own.state, State::Pending { .. }) {
             return;
         }
         // The name may have come meanwhile from an owner whom the arbiter does not know.
-        let rival = self.directory.rival(&own.name, None, u64::MAX).map(|b| b.id.host);
+        let rival = self.names.directory.rival(&own.name, None, u64::MAX).map(|b| b.id.host);
         let refused = match verdict {
             Verdict::Later => return,
             Verdict::Granted => rival,
@@ -254,7 +244,7 @@ impl Node {
         let claim = ClaimId(id);
         match refused {
             Some(holder) => {
-                self.claims.table.remove(&id);
+                self.names.claims.table.remove(&id);
                 self.stats.claims_refused += 1;
                 self.event(Event::Refused { claim, holder });
             }
@@ -280,13 +270,19 @@ impl Node {
                     && own.name.lower <= other.upper
                     && other.lower <= own.name.upper;
                 let id = Some(BindingId { host, life, claim });
-                let rival = || self.directory.rival(&own.name, id, stamp);
+                let rival = || self.names.directory.rival(&own.name, id, stamp);
                 excludes && overlaps && rival().is_some()
             }
             _ => false,
         };
-        let lost: Vec<u64> =
-            self.claims.table.iter().filter(|(_, own)| loses(own)).map(|(id, _)| *id).collect();
+        let lost: Vec<u64> = self
+            .names
+            .claims
+            .table
+            .iter()
+            .filter(|(_, own)| loses(own))
+            .map(|(id, _)| *id)
+            .collect();
         for id in lost {
             let gone = Gone::Conflict { winner: binding.id.host };
             self.stats.conflicts_lost += 1;
@@ -302,12 +298,12 @@ impl Node {
         }
         let is_it =
             |own: &Own| matches!(own.state, State::Held { claim, .. } if claim == evict.claim);
-        let found = self.claims.table.iter().find(|(_, own)| own.name.group && is_it(own));
+        let found = self.names.claims.table.iter().find(|(_, own)| own.name.group && is_it(own));
         // A user ends what is its own, as by a signal; root ends all.
         let may_end = |own: &Own| evict.user == 0 || own.name.owner.user == evict.user;
         let found = found.filter(|(_, own)| may_end(own));
         let Some((id, kind)) = found.map(|(id, own)| (*id, own.name.kind)) else { return };
-        let all = self.directory.all(&self.policy, evict.user, kind, 0, u32::MAX);
+        let all = self.names.directory.all(&self.names.policy, evict.user, kind, 0, u32::MAX);
         let of_user = |b: &crate::directory::Binding| b.name.owner.user == evict.user;
         let is_member = all.filter(|b| b.name.group && b.id.host == by).any(of_user);
         if is_member {

@@ -25,7 +25,7 @@ impl Node {
                 self.stats.wrong_version += 1;
                 // One event tells it; a flood of messages does not make a flood of events.
                 let event = Event::OtherVersion { from, version: found };
-                if self.events.back() != Some(&event) {
+                if self.outbox.last_event() != Some(&event) {
                     self.event(event);
                 }
                 return;
@@ -64,7 +64,7 @@ impl Node {
         if stale {
             self.stats.stale += 1;
             // The sender learns that it was replaced; one message for one.
-            let digest = self.digest.total();
+            let digest = self.exchange.digest.total();
             let items = [self.me, record];
             let welcome = Welcome { digest, items: List::Items(&items) };
             self.send(from, 0, &Message::Welcome(welcome));
@@ -89,7 +89,7 @@ impl Node {
             Message::Join(join) => self.on_join(now, head, from, join),
             Message::Welcome(welcome) => self.on_welcome(now, head, welcome),
             Message::Probe(probe) => {
-                let digest = self.digest.total();
+                let digest = self.exchange.digest.total();
                 let pulse = Pulse { serial: probe.serial, digest, items: NONE };
                 self.send(from, 0, &Message::Pulse(pulse));
                 self.on_digest(now, head, from, probe.digest);
@@ -153,7 +153,7 @@ impl Node {
 
     fn greet(&mut self, to: SocketAddr) {
         let items = [self.me];
-        let digest = self.digest.total();
+        let digest = self.exchange.digest.total();
         self.send(to, 0, &Message::Join(Join { digest, items: List::Items(&items) }));
     }
 
@@ -168,7 +168,7 @@ impl Node {
             None => 1,
         };
         // A copy of this host asks: it learns who has the number.
-        let digest = self.digest.total();
+        let digest = self.exchange.digest.total();
         let welcome = Welcome { digest, items: List::Items(&items[..len]) };
         self.send(to, 0, &Message::Welcome(welcome));
     }
@@ -210,7 +210,7 @@ impl Node {
         self.hear(now, head);
         if !self.is_admitted {
             self.is_admitted = true;
-            self.arbiter.unsettle(now + self.config.settle());
+            self.names.arbiter.unsettle(now + self.config.settle());
         }
         self.tell_if_lost(head.host, welcome);
         self.compare(now, head.host, welcome.digest, true);

@@ -1,7 +1,7 @@
 //! Hosts that come and go: records are adopted, told, and passed on.
 
 use super::{Event, Node, Timer};
-use crate::directory::{Binding, Gone, NameChange};
+use crate::directory::{Gone, NameChange};
 use crate::id::{HostId, Life};
 use crate::membership::{Cause, Merge, Record};
 use crate::wire::{Join, List, Members as MembersMessage, Message, Suspect, NONE};
@@ -13,6 +13,60 @@ use weft_core::Instant;
 const ASKED_MAX: usize = 6;
 /// Addresses tried at a time while no other host is known.
 const SEEK_ALONE: usize = 3;
+
+/// The part of the ring that a host watches.
+#[derive(Debug)]
+pub(super) struct Domain {
+    /// Hosts have come or gone since it was last followed.
+    is_changed: bool,
+    /// Size of the ring when this host last told all that it is there.
+    announced: usize,
+}
+
+impl Default for Domain {
+    fn default() -> Domain {
+        Domain { is_changed: false, announced: 1 }
+    }
+}
+
+impl Domain {
+    /// True, once, if the ring has twice as many hosts as when this host last told all.
+    fn has_doubled(&mut self, hosts: usize) -> bool {
+        let has_doubled = hosts >= 2 * self.announced;
+        if has_doubled {
+            self.announced = hosts;
+        }
+        has_doubled
+    }
+}
+
+/// The search for agents of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct Seeker {
+    /// Addresses at which agents may be found.
+    addresses: Vec<SocketAddr>,
+    turn: usize,
+}
+
+impl Seeker {
+    /// Adds addresses.
+    pub fn add(&mut self, addresses: impl IntoIterator<Item = SocketAddr>) {
+        self.addresses.extend(addresses);
+        self.addresses.sort();
+        self.addresses.dedup();
+    }
+
+    /// True if it has no address.
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+
+    /// Returns a number that is another each time: hosts are tried and asked in turn.
+    fn turn(&mut self) -> usize {
+        self.turn = self.turn.wrapping_add(1);
+        self.turn
+    }
+}
 
 impl Node {
     /// Takes a record into the table, and tells it. `hold`: see `Members::merge`.
@@ -39,10 +93,8 @@ impl Node {
     /// Updates the digest for a host.
     pub(super) fn note(&mut self, now: Instant, host: HostId) {
         let Some(member) = self.members.get(host) else { return };
-        let head = self.directory.head(host, member.record.life);
-        if self.digest.note(&member.record, head) {
-            self.exchange.changed = now;
-        }
+        let head = self.names.directory.head(host, member.record.life);
+        self.exchange.note(now, &member.record, head);
     }
 
     /// Tells what may be told of a host, and follows it: ring, names, claims.
@@ -52,15 +104,15 @@ impl Node {
         let Some(record) = self.members.get(host).map(|m| m.record) else { return };
         let settled = now + self.config.settle();
         if shift.was_up && !shift.is_up {
-            self.arbiter.departed(now, host, settled);
+            self.names.arbiter.departed(now, host, settled);
         }
         if !shift.was_up && shift.is_up && record.number > 1 && host != self.me.host {
-            self.arbiter.unsettle(settled);
+            self.names.arbiter.unsettle(settled);
         }
-        self.ring_is_dirty |= shift.was_up != shift.is_up;
+        self.domain.is_changed |= shift.was_up != shift.is_up;
         let shown = shift.is_up && !self.is_cut_off;
-        self.directory.expect(host, record.life, shown);
-        self.directory.set_shown(host, shown, Gone::Host(shift.cause));
+        self.names.directory.expect(host, record.life, shown);
+        self.names.directory.set_shown(host, shown, Gone::Host(shift.cause));
         self.note(now, host);
     }
 
@@ -84,7 +136,7 @@ impl Node {
             self.me = Record { number, cause: Cause::Returned, ..self.me };
             let me = self.me;
             self.adopt(now, me, None);
-            self.arbiter.unsettle(now + self.config.settle());
+            self.names.arbiter.unsettle(now + self.config.settle());
             self.broadcast_record(me);
         } else if record.life > self.me.life {
             if self.is_admitted {
@@ -104,7 +156,7 @@ impl Node {
     fn relive(&mut self, now: Instant, life: Life) {
         self.me = Record { life, number: 1, cause: Cause::Started, ..self.me };
         let me = self.me;
-        self.directory.relive(life);
+        self.names.directory.relive(life);
         self.adopt(now, me, None);
         self.broadcast_record(me);
     }
@@ -161,7 +213,7 @@ impl Node {
         self.timers.arm(Timer::Watch(host), next);
         if let Some(serial) = due.probe {
             self.stats.probes_sent += 1;
-            let digest = self.digest.total();
+            let digest = self.exchange.digest.total();
             let probe = crate::wire::Probe { serial, digest, items: NONE };
             self.send_host(host, &Message::Probe(probe));
         }
@@ -172,8 +224,7 @@ impl Node {
             let others: Vec<HostId> =
                 watchers.iter().copied().filter(|w| *w != me && *w != host).collect();
             // Each time others: those on the other side of a partition cannot answer.
-            let skip = self.turn % others.len().max(1);
-            self.turn = self.turn.wrapping_add(1);
+            let skip = self.seeker.turn() % others.len().max(1);
             let chosen = others.iter().cycle().skip(skip).take(ASKED_MAX.min(others.len()));
             let chosen: Vec<HostId> = chosen.copied().collect();
             for watcher in chosen {
@@ -200,13 +251,13 @@ impl Node {
         self.is_cut_off = is_cut_off;
         if !is_cut_off {
             self.watch.restart(now);
-            self.arbiter.unsettle(now + self.config.settle());
+            self.names.arbiter.unsettle(now + self.config.settle());
         }
         self.event(if is_cut_off { Event::CutOff } else { Event::Back });
         let others: Vec<(HostId, bool)> =
             self.members.iter().map(|m| (m.record.host, m.is_up())).collect();
         for (host, is_up) in others {
-            self.directory.set_shown(host, is_up && !is_cut_off, Gone::CutOff);
+            self.names.directory.set_shown(host, is_up && !is_cut_off, Gone::CutOff);
         }
     }
 
@@ -225,7 +276,7 @@ impl Node {
         }
         known.sort();
         let is_free = |a: &&SocketAddr| known.binary_search(a).is_err();
-        candidates.extend(self.seeds.iter().filter(is_free));
+        candidates.extend(self.seeker.addresses.iter().filter(is_free));
         candidates.extend(lost);
         let is_alone = self.members.ring().len() < 2 || self.is_cut_off;
         if is_alone {
@@ -233,15 +284,14 @@ impl Node {
         }
         let count = if is_alone { SEEK_ALONE } else { 1 };
         for _ in 0..count.min(candidates.len()) {
-            self.turn = self.turn.wrapping_add(1);
-            let to = candidates[self.turn % candidates.len()];
+            let to = candidates[self.seeker.turn() % candidates.len()];
             self.send_join(to);
         }
     }
 
     fn send_join(&mut self, to: SocketAddr) {
         let items = [self.me];
-        let digest = self.digest.total();
+        let digest = self.exchange.digest.total();
         self.send(to, 0, &Message::Join(Join { digest, items: List::Items(&items) }));
     }
 
@@ -255,18 +305,18 @@ impl Node {
         for (host, age) in ages {
             if age >= forget {
                 self.members.forget(host);
-                self.directory.forget(host, Gone::Missing);
+                self.names.directory.forget(host, Gone::Missing);
             }
             if age >= forget / 2 {
-                self.digest.leave_out(host);
+                self.exchange.digest.leave_out(host);
             }
         }
     }
 
     /// Ends a call: follows the ring, contests claims, tells subscribers.
     pub(super) fn tidy(&mut self, now: Instant) {
-        if self.ring_is_dirty && !self.is_over {
-            self.ring_is_dirty = false;
+        if self.domain.is_changed && !self.is_over {
+            self.domain.is_changed = false;
             let me = self.me.host;
             let watched = self.members.ring().watched(me, self.config.mesh_max);
             let before: Vec<HostId> = self.watch.iter().map(|(host, _)| host).collect();
@@ -280,26 +330,25 @@ impl Node {
                 }
             }
             // A host that joins knows few at first: it says again that it is there.
-            if self.members.ring().len() >= 2 * self.announced && self.is_admitted {
-                self.announced = self.members.ring().len();
+            if self.is_admitted && self.domain.has_doubled(self.members.ring().len()) {
                 self.broadcast_record(self.me);
             }
         }
-        for change in self.directory.take_changes() {
+        for change in self.names.directory.take_changes() {
             self.contest(now, &change);
-            if let NameChange::Withdrawn(Binding { id, name, .. }, _) = &change {
-                self.arbiter.release(id.host, name.kind, name.lower, name.upper);
-            }
-            let max = self.config.queue_max;
-            for id in self.subscriptions.tell(&change, &self.policy, max) {
-                self.event(Event::Readable(id));
-            }
+            self.names.release(&change);
+            self.tell(&change);
         }
         // Claims that were contested changed the directory again.
-        for change in self.directory.take_changes() {
-            for id in self.subscriptions.tell(&change, &self.policy, self.config.queue_max) {
-                self.event(Event::Readable(id));
-            }
+        for change in self.names.directory.take_changes() {
+            self.tell(&change);
+        }
+    }
+
+    /// Tells subscribers of a change.
+    fn tell(&mut self, change: &NameChange) {
+        for id in self.names.tell(change, self.config.queue_max) {
+            self.event(Event::Readable(id));
         }
     }
 }

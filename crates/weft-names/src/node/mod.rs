@@ -8,6 +8,8 @@ mod claims;
 mod digest;
 mod handle;
 mod history;
+mod names;
+mod outbox;
 mod returns;
 mod sync;
 mod timer;
@@ -16,7 +18,6 @@ pub use claims::{ClaimId, Standing};
 pub use timer::Timer;
 
 use crate::config::Config;
-use crate::directory::unique::Arbiter;
 use crate::directory::{Binding, Directory, Gone, Pick, Policy};
 use crate::id::{HostId, Life, Owner};
 use crate::membership::{Cause, MemberEvent, Members, Record, Watch};
@@ -25,10 +26,10 @@ use crate::subscriptions::{
     Bounds, Filter, NameEvent, SubscribeError, SubscriptionId, Subscriptions,
 };
 use crate::wire::{emit, Head, Message};
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use digest::Digest;
+use names::Names;
+use outbox::Outbox;
 use timer::Timers;
 use weft_core::Instant;
 
@@ -132,28 +133,19 @@ impl Memory {
 #[derive(Debug)]
 pub struct Node {
     config: Config,
-    policy: Policy,
     me: Record,
     is_admitted: bool,
     is_over: bool,
     is_cut_off: bool,
     members: Members,
     watch: Watch,
-    /// Size of the ring when this host last told all that it is there.
-    announced: usize,
-    ring_is_dirty: bool,
-    directory: Directory,
-    subscriptions: Subscriptions,
-    arbiter: Arbiter,
-    claims: claims::Claims,
-    digest: Digest,
+    domain: history::Domain,
+    names: Names,
     exchange: sync::Exchange,
-    seeds: Vec<SocketAddr>,
+    seeker: history::Seeker,
     returns: returns::Returns,
-    turn: usize,
     timers: Timers,
-    out: VecDeque<Transmit>,
-    events: VecDeque<Event>,
+    outbox: Outbox,
     stats: Stats,
 }
 
@@ -172,27 +164,19 @@ impl Node {
         let cause = Cause::Started;
         let me = Record { host, life, number: 1, agent: config.agent, address, cause };
         let mut node = Node {
-            policy: Policy::default(),
             me,
             is_admitted: false,
             is_over: false,
             is_cut_off: false,
             members: Members::new(config.members_max.max(1)),
             watch: Watch::default(),
-            announced: 1,
-            ring_is_dirty: false,
-            directory: Directory::new(host, life, config.claims_per_host, config.log_max),
-            subscriptions: Subscriptions::default(),
-            arbiter: Arbiter::default(),
-            claims: claims::Claims::default(),
-            digest: Digest::default(),
+            domain: history::Domain::default(),
+            names: Names::new(Directory::new(host, life, config.claims_per_host, config.log_max)),
             exchange: sync::Exchange::default(),
-            seeds: Vec::new(),
+            seeker: history::Seeker::default(),
             returns: returns::Returns::new(),
-            turn: 0,
             timers: Timers::new(now),
-            out: VecDeque::new(),
-            events: VecDeque::new(),
+            outbox: Outbox::default(),
             stats: Stats::default(),
             config,
         };
@@ -204,18 +188,16 @@ impl Node {
 
     /// Sets which users may claim and see which types.
     pub fn set_policy(&mut self, policy: Policy) {
-        self.policy = policy;
+        self.names.policy = policy;
     }
 
     /// Names addresses at which agents of the cluster may be found; they are tried as long as no
     /// member has them.
     pub fn join(&mut self, now: Instant, addresses: impl IntoIterator<Item = SocketAddr>) {
         let now = self.timers.tick(now, &self.config, &mut self.stats);
-        self.seeds.extend(addresses.into_iter().filter(|a| *a != self.me.address));
-        self.seeds.sort();
-        self.seeds.dedup();
-        if !self.seeds.is_empty() {
-            self.arbiter.unsettle(now + self.config.settle());
+        self.seeker.add(addresses.into_iter().filter(|a| *a != self.me.address));
+        if !self.seeker.is_empty() {
+            self.names.arbiter.unsettle(now + self.config.settle());
         }
         self.timers.arm(Timer::Seek, now);
     }
@@ -250,9 +232,8 @@ impl Node {
         let now = self.timers.tick(now, &self.config, &mut self.stats);
         let Config { subscriptions_per_user: per_user, queue_max: queue, .. } = self.config;
         let bounds = Bounds { per_user, queue };
-        let id = self.subscriptions.add(now, owner, filter, (bounds, &self.policy))?;
-        self.subscriptions.start(id, &self.directory, &self.policy);
-        if let Some(at) = self.subscriptions.deadline(id) {
+        let id = self.names.subscribe(now, owner, filter, bounds)?;
+        if let Some(at) = self.names.subscriptions.deadline(id) {
             self.timers.arm(Timer::Subscription(id), at);
         }
         Ok(id)
@@ -261,28 +242,27 @@ impl Node {
     /// Ends a subscription.
     pub fn unsubscribe(&mut self, id: SubscriptionId) {
         self.timers.disarm(Timer::Subscription(id));
-        self.subscriptions.remove(id);
+        self.names.subscriptions.remove(id);
     }
 
     /// Takes the next event of a subscription; `None`: there is none now.
     pub fn read(&mut self, id: SubscriptionId) -> Option<NameEvent> {
-        let max = self.config.queue_max;
-        self.subscriptions.read(id, &self.directory, &self.policy, max)
+        self.names.read(id, self.config.queue_max)
     }
 
     /// Finds an owner of an instance of a name, as a user of this host sees it. No message is sent.
     pub fn look_up(&mut self, user: u32, kind: u32, instance: u32, pick: Pick) -> Option<&Binding> {
-        self.directory.look_up(&self.policy, user, (kind, instance), pick)
+        self.names.look_up(user, kind, instance, pick)
     }
 
     /// Returns the directory and the policy by which users see it.
     pub fn directory(&self) -> (&Directory, &Policy) {
-        (&self.directory, &self.policy)
+        (&self.names.directory, &self.names.policy)
     }
 
     /// Returns the subscriptions.
     pub fn subscriptions(&self) -> &Subscriptions {
-        &self.subscriptions
+        &self.names.subscriptions
     }
 
     /// Returns the hosts that are known.
@@ -312,12 +292,12 @@ impl Node {
 
     /// Returns a number that two hosts share if, and hardly otherwise than if, they know the same.
     pub fn digest(&self) -> u64 {
-        self.digest.total()
+        self.exchange.digest.total()
     }
 
     /// Returns the counters.
     pub fn stats(&self) -> Stats {
-        Stats { bindings_refused: self.directory.refused(), ..self.stats }
+        Stats { bindings_refused: self.names.directory.refused(), ..self.stats }
     }
 
     /// Returns the sizes of what it keeps.
@@ -325,7 +305,7 @@ impl Node {
         Footprint {
             links: self.watch.len(),
             members: self.members.len(),
-            names: self.directory.len(),
+            names: self.names.directory.len(),
             timers: self.timers.len(),
         }
     }
@@ -340,18 +320,18 @@ impl Node {
         Memory {
             watching: self.watch.len() * link + self.timers.len() * timer,
             hosts: self.members.len() * (member + marks),
-            names: self.directory.bytes(),
+            names: self.names.directory.bytes(),
         }
     }
 
     /// Takes a message to be sent.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.out.pop_front()
+        self.outbox.next_message()
     }
 
     /// Takes an event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.outbox.next_event()
     }
 
     /// Returns the time of the next deadline.
@@ -365,23 +345,16 @@ impl Node {
     }
 
     fn event(&mut self, event: Event) {
-        if self.events.len() >= self.config.out_max {
-            self.events.pop_front();
-            self.stats.events_dropped += 1;
-        }
-        self.events.push_back(event);
+        self.stats.events_dropped += self.outbox.tell(event, self.config.out_max);
     }
 
     fn send(&mut self, to: SocketAddr, relay: u16, message: &Message<'_>) {
         let head = Head { relay, host: self.me.host, life: self.me.life };
         let bytes = emit(&head, message);
-        if self.out.len() >= self.config.out_max {
-            self.out.pop_front();
-            self.stats.messages_dropped += 1;
-        }
         self.stats.messages_sent += 1;
         self.stats.bytes_sent += bytes.len() as u64;
-        self.out.push_back(Transmit { to, bytes });
+        let message = Transmit { to, bytes };
+        self.stats.messages_dropped += self.outbox.send(message, self.config.out_max);
     }
 
     fn send_host(&mut self, host: HostId, message: &Message<'_>) {

@@ -5,7 +5,7 @@
 //! in those that differ (SUMMARY); then the first asks for what it lacks (WANT), and sends what the
 //! other lacks. News come by broadcast; this repairs what was lost, and joins what was apart.
 
-use super::digest::bucket;
+use super::digest::{bucket, Digest};
 use super::Node;
 use crate::directory::{Pages, Taken};
 use crate::id::{HostId, Life};
@@ -26,14 +26,25 @@ const PUSH_MAX: usize = 64;
 /// The comparison in progress, and what was asked for.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
+    /// The digest of all that this host knows.
+    pub digest: Digest,
     /// A comparison was begun; until this time no other is.
     busy: Instant,
     /// The time of the last change of the digest.
-    pub changed: Instant,
+    changed: Instant,
     /// Until these times changes of these hosts are not asked for again.
     wanted: BTreeMap<HostId, Instant>,
     /// Pieces of snapshots that were taken.
     pieces: usize,
+}
+
+impl Exchange {
+    /// Notes what is known of a host: its record, and the head of its names.
+    pub fn note(&mut self, now: Instant, record: &Record, head: u64) {
+        if self.digest.note(record, head) {
+            self.changed = now;
+        }
+    }
 }
 
 impl Node {
@@ -47,12 +58,15 @@ impl Node {
         // Just after a change the difference is most likely news on its way.
         let is_fresh = !soon && now.since(self.exchange.changed) < tolerance / 75;
         let is_stuck = now.since(self.exchange.busy) > tolerance;
-        if digest == self.digest.total() || now < self.exchange.busy || is_fresh && !is_stuck {
+        if digest == self.exchange.digest.total()
+            || now < self.exchange.busy
+            || is_fresh && !is_stuck
+        {
             return;
         }
         self.exchange.busy = now + tolerance / 20;
         self.stats.syncs += 1;
-        let buckets = *self.digest.buckets();
+        let buckets = *self.exchange.digest.buckets();
         self.send_host(host, &Message::Sync(Sync { items: List::Items(&buckets) }));
     }
 
@@ -63,13 +77,13 @@ impl Node {
             return;
         }
         let mut entries: Vec<(u64, Entry)> = Vec::new();
-        let ours = *self.digest.buckets();
+        let ours = *self.exchange.digest.buckets();
         let differ: Vec<bool> = theirs.iter().zip(ours).map(|(a, b)| a != b).collect();
-        for member in self.members.iter().filter(|m| self.digest.has(m.record.host)) {
+        for member in self.members.iter().filter(|m| self.exchange.digest.has(m.record.host)) {
             let Record { host, life, .. } = member.record;
             let place = host.place();
             if differ.get(bucket(place)) == Some(&true) {
-                let head = self.directory.head(host, life);
+                let head = self.names.directory.head(host, life);
                 entries.push((place, Entry { record: member.record, head }));
             }
         }
@@ -122,14 +136,14 @@ impl Node {
             let record = member.record;
             let Record { host, life, .. } = record;
             let there = theirs.get(&host);
-            if there.is_none() && !self.digest.has(host) {
+            if there.is_none() && !self.exchange.digest.has(host) {
                 continue;
             }
             if there.is_none_or(|e| e.record.order() < record.order()) {
-                records.push(Entry { record, head: self.directory.head(host, life) });
+                records.push(Entry { record, head: self.names.directory.head(host, life) });
             }
             let known = there.filter(|e| e.record.life == life).map_or(0, |e| e.head);
-            match self.directory.head(host, life) {
+            match self.names.directory.head(host, life) {
                 head if head < known => wants.push(host),
                 head if head > known => {
                     gives.push(Have { host, life, head: known, snapshot: 0, after: 0 })
@@ -176,7 +190,7 @@ impl Node {
         let mut haves = Vec::new();
         for host in hosts {
             let life = self.members.get(*host).map(|m| m.record.life);
-            let origin = self.directory.origin(*host).filter(|o| Some(o.life()) == life);
+            let origin = self.names.directory.origin(*host).filter(|o| Some(o.life()) == life);
             let Some(origin) = origin else { continue };
             if self.exchange.wanted.contains_key(host) {
                 continue;
@@ -200,7 +214,7 @@ impl Node {
 
     /// Sends a host the names of an origin that it lacks. Returns the number of messages.
     fn give(&mut self, to: HostId, have: &Have, max: usize) -> usize {
-        let origin = self.directory.origin(have.host).filter(|o| o.life() == have.life);
+        let origin = self.names.directory.origin(have.host).filter(|o| o.life() == have.life);
         let room = self.config.message_max.saturating_sub(HEAD_LEN + 48);
         let pages = origin.map_or(Vec::new(), |o| o.pages(have, room, max));
         let (origin, origin_life) = (have.host, have.life);
@@ -225,7 +239,7 @@ impl Node {
     /// Takes changes of a host's names.
     pub(super) fn on_ops(&mut self, now: Instant, from: HostId, ops: &Ops<'_>) {
         let Ops { origin, origin_life, first, items } = ops;
-        let taken = self.directory.take_ops(*origin, *origin_life, *first, *items);
+        let taken = self.names.directory.take_ops(*origin, *origin_life, *first, *items);
         self.note(now, *origin);
         if taken == Taken::Gap {
             self.stats.gaps += 1;
@@ -238,7 +252,7 @@ impl Node {
         let Snapshot { origin, origin_life, head, after, upto, items } = part;
         let before = self.progress(*origin, *origin_life);
         let range = (*head, *after, *upto);
-        let taken = self.directory.take_snapshot(*origin, *origin_life, range, *items);
+        let taken = self.names.directory.take_snapshot(*origin, *origin_life, range, *items);
         let after = self.progress(*origin, *origin_life);
         if taken == Taken::Up && after.0 > before.0 {
             self.stats.snapshots += 1;
@@ -256,7 +270,7 @@ impl Node {
 
     /// Returns how far the names of a host are known.
     fn progress(&self, host: HostId, life: Life) -> (u64, u64) {
-        let origin = self.directory.origin(host).filter(|o| o.life() == life);
+        let origin = self.names.directory.origin(host).filter(|o| o.life() == life);
         origin.map_or((0, 0), |o| (o.head(), o.have().after))
     }
 }

@@ -126,7 +126,7 @@ impl Node {
                 Timer::Seek => self.on_seek(now),
                 Timer::Ask(claim) => self.on_ask_timer(now, claim),
                 Timer::Subscription(id) => {
-                    if self.subscriptions.expire(now, id) {
+                    if self.names.subscriptions.expire(now, id) {
                         self.event(super::Event::Readable(id));
                     }
                 }

@@ -460,17 +460,17 @@ fn rcpy__places_bytes_counts_hits_and_invalidates() {
     sim.spawn_all(|env| async move {
         let (packets, world) = (packets(&env), env.world());
         if env.host == 1 {
-            let memory = packets.export(LEN).unwrap();
+            let memory = packets.exports().make(LEN).unwrap();
             world.send(0, 1, memory.key.to_le_bytes().to_vec()).await.unwrap();
             for round in 0..4 {
                 world.barrier().await.unwrap();
                 let mut got = vec![0; LEN - 1000];
-                assert!(packets.exported_read(memory, 1000, &mut got));
+                assert!(packets.exports().read(memory, 1000, &mut got));
                 assert!(got == bytes(round, LEN - 1000), "round {round}");
-                assert!(!packets.exported_read(memory, 1001, &mut got), "out of bounds");
+                assert!(!packets.exports().read(memory, 1001, &mut got), "out of bounds");
                 world.barrier().await.unwrap();
             }
-            assert_eq!(packets.unexport(memory).await.map(|v| v.len()), Some(LEN));
+            assert_eq!(packets.exports().end(memory).await.map(|v| v.len()), Some(LEN));
             world.barrier().await.unwrap();
             world.barrier().await.unwrap();
             return;

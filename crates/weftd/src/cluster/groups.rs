@@ -62,7 +62,7 @@ impl Groups {
 
     /// Returns the parts of messages that found no room.
     pub fn dropped(&self) -> u64 {
-        self.table.values().map(|h| h.membership.dropped).sum()
+        self.table.values().map(|h| h.membership.dropped()).sum()
     }
 
     /// Notes that a subscription has something to read. Returns false if it is of no group.

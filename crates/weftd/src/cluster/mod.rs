@@ -28,7 +28,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
-use weft_cluster::key::KeyFile;
+use weft_cluster::key::{ClusterKeys, KeyError, KeyFile};
 use weft_cluster::local::Say;
 use weft_cluster::names::directory::See;
 use weft_cluster::names::node::ClaimId;
@@ -64,15 +64,63 @@ struct Claimed {
     joins: Option<weft_cluster::names::groups::GroupConfig>,
 }
 
+/// The file of the cluster's key, which an administrator may change.
+struct Keys {
+    file: KeyFile,
+    /// Time of the next look at the file.
+    check_at: Instant,
+}
+
+impl Keys {
+    /// Reads the file again if it is time and the file has changed.
+    fn check(&mut self, now: Instant) -> Option<Result<ClusterKeys, KeyError>> {
+        if now + KEY_EARLY < self.check_at {
+            return None;
+        }
+        self.check_at = now + KEY_AGAIN;
+        self.file.reread(sys::effective_user())
+    }
+}
+
+/// The socket of datagrams from and to other agents.
+struct Wire {
+    socket: UdpSocket,
+    buffer: Box<[u8]>,
+    refused: refused::Refused,
+    /// Datagrams that the system did not send.
+    unsendable: u64,
+}
+
+impl Wire {
+    fn new(socket: UdpSocket) -> Wire {
+        let buffer = vec![0; DATAGRAM_MAX].into();
+        Wire { socket, buffer, refused: refused::Refused::default(), unsendable: 0 }
+    }
+
+    /// Receives a datagram into the buffer. Returns its length and its sender.
+    fn receive(&mut self) -> io::Result<(usize, SocketAddr)> {
+        let (len, from) = self.socket.recv_from(&mut self.buffer)?;
+        let from = plain(from);
+        self.refused.heard(from);
+        Ok((len, from))
+    }
+
+    fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
+        // The first error may be that of an earlier datagram.
+        let send = || self.socket.send_to(bytes, to);
+        let sent = send().or_else(|_| send());
+        self.unsendable += u64::from(sent.is_err());
+    }
+}
+
 /// The agent's part in a cluster.
 pub struct Cluster {
     options: ClusterOptions,
     node: Node,
     sessions: Sessions,
-    socket: UdpSocket,
+    wire: Wire,
     finder: Finder,
-    keys: KeyFile,
-    keys_at: Instant,
+    keys: Keys,
     callers: Callers,
     /// Claims that hold or are being decided.
     claims: BTreeMap<u64, Claimed>,
@@ -83,10 +131,6 @@ pub struct Cluster {
     tipc: tipc::Tipc,
     is_cut_off: bool,
     complaints: Complaints,
-    refused: refused::Refused,
-    /// Datagrams that the system did not send.
-    unsendable: u64,
-    buffer: Box<[u8]>,
 }
 
 fn fail(what: String, fix: &'static str) -> impl FnOnce(io::Error) -> LinkError {
@@ -181,10 +225,9 @@ impl Cluster {
             options,
             node,
             sessions,
-            socket,
+            wire: Wire::new(socket),
             finder,
-            keys: file,
-            keys_at: now + KEY_AGAIN,
+            keys: Keys { file, check_at: now + KEY_AGAIN },
             callers: Callers::open(&all.name)?,
             claims: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
@@ -194,9 +237,6 @@ impl Cluster {
             tipc: tipc::Tipc::open(&all.name, host)?,
             is_cut_off: false,
             complaints: Complaints::default(),
-            refused: refused::Refused::default(),
-            unsendable: 0,
-            buffer: vec![0; DATAGRAM_MAX].into(),
         })
     }
 
@@ -207,13 +247,10 @@ impl Cluster {
         if !news.is_empty() {
             self.node.join(now, news);
         }
-        if now + KEY_EARLY >= self.keys_at {
-            self.keys_at = now + KEY_AGAIN;
-            self.check_keys(now);
-        }
+        self.check_keys(now);
         let is_alone = self.node.members().ring().len() < 2;
         let sessions = &mut self.sessions;
-        self.finder.call(now, &self.socket, is_alone, || sessions.call());
+        self.finder.call(now, &self.wire.socket, is_alone, || sessions.call());
         if has_come {
             self.receive(now);
         }
@@ -239,15 +276,13 @@ impl Cluster {
     fn receive(&mut self, now: Instant) {
         self.take_refusals(now);
         for _ in 0..AT_ONCE {
-            let (len, from) = match self.socket.recv_from(&mut self.buffer) {
+            let (len, from) = match self.wire.receive() {
                 Ok(got) => got,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 // An earlier datagram did not come to its receiver: others may have come.
                 Err(_) => continue,
             };
-            let from = plain(from);
-            self.refused.heard(from);
-            match self.sessions.receive(now, from, &self.buffer[..len]) {
+            match self.sessions.receive(now, from, &self.wire.buffer[..len]) {
                 Some((class::NAMES, message)) => self.node.handle_message(now, from, message),
                 Some((class::MAIL, message)) => {
                     let message = message.to_vec();
@@ -274,7 +309,7 @@ impl Cluster {
 
     /// Reads the key file again if it has changed.
     fn check_keys(&mut self, now: Instant) {
-        match self.keys.reread(sys::effective_user()) {
+        match self.keys.check(now) {
             None => {}
             Some(Ok(keys)) => {
                 self.sessions.set_keys(keys);
@@ -302,10 +337,7 @@ impl Cluster {
         }
         self.send_mail(now);
         while let Some((to, bytes)) = self.sessions.poll_transmit() {
-            // The first error may be that of an earlier datagram.
-            let send = || self.socket.send_to(&bytes, to);
-            let sent = send().or_else(|_| send());
-            self.unsendable += u64::from(sent.is_err());
+            self.wire.send(to, &bytes);
         }
         while let Some(notice) = self.sessions.poll_notice() {
             self.on_notice(now, notice);
@@ -444,7 +476,7 @@ impl Cluster {
     /// Returns the descriptors that become readable when datagrams have come, and when programs
     /// want something.
     pub fn listener_fds(&self) -> (RawFd, [RawFd; 2]) {
-        (self.socket.as_raw_fd(), [self.callers.as_raw_fd(), self.tipc.listener_fd()])
+        (self.wire.socket.as_raw_fd(), [self.callers.as_raw_fd(), self.tipc.listener_fd()])
     }
 
     /// Returns the time of the next deadline.
@@ -455,7 +487,7 @@ impl Cluster {
         let others = others.chain([self.groups.next_timeout(), self.ranks.next_timeout()]);
         let others = others.chain([self.tipc.next_timeout()]);
         let times = times.into_iter().chain(others).flatten();
-        times.chain([self.keys_at]).min().unwrap_or(self.keys_at)
+        times.chain([self.keys.check_at]).min().unwrap_or(self.keys.check_at)
     }
 
     /// Leaves in good order.
@@ -489,7 +521,7 @@ impl Cluster {
         show("cluster_keys", &ids.join(","));
         show("cluster_cut_off", &u8::from(node.is_cut_off()));
         show("cluster_over", &u8::from(node.is_over()));
-        show("cluster_unsendable", &self.unsendable);
+        show("cluster_unsendable", &self.wire.unsendable);
         self.sessions.counters().each(&mut |name, value| show(&format!("cluster_{name}"), &value));
         let stats = node.stats();
         let names = weft_cluster::names::Stats::NAMES.iter().map(|(name, _)| *name);

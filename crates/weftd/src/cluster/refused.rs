@@ -63,10 +63,12 @@ impl Cluster {
     /// Takes the refusals that the kernel kept.
     pub(super) fn take_refusals(&mut self, now: Instant) {
         for _ in 0..AT_ONCE {
-            let Some(error) = sys::refused::next(&self.socket, &mut self.buffer) else { return };
+            let Some(error) = sys::refused::next(&self.wire.socket, &mut self.wire.buffer) else {
+                return;
+            };
             let Some((to, len)) = error else { continue };
             let to = super::plain(to);
-            if self.sessions.has_sent(to, &self.buffer[..len]) {
+            if self.sessions.has_sent(to, &self.wire.buffer[..len]) {
                 self.on_refused(now, to);
             }
         }
@@ -75,7 +77,7 @@ impl Cluster {
     fn on_refused(&mut self, now: Instant, at: SocketAddr) {
         let member = self.node.members().iter().find(|m| m.record.address == at && m.is_up());
         let Some((host, life)) = member.map(|m| (m.record.host, m.record.life)) else { return };
-        match self.refused.note(at, host, life) {
+        match self.wire.refused.note(at, host, life) {
             Some(true) => self.node.report_ended(now, host, 0),
             Some(false) => self.sessions.send(now, at, class::NOTHING, &[]),
             None => {}

@@ -31,10 +31,10 @@ pub(crate) fn make_new(job: &WeftJob, len: usize) -> Result<(*mut c_void, u64), 
     if len == 0 || len > isize::MAX as usize {
         return Err(Fault::argument("len out of bounds"));
     }
-    let made = job.packets.export(len).ok_or_else(|| {
+    let made = job.packets.exports().make(len).ok_or_else(|| {
         Fault(WEFT_TOO_MANY, format!("no memory of {len} bytes is left here, or no more keys"))
     })?;
-    let start = job.packets.exported_at(made).unwrap_or(std::ptr::null_mut());
+    let start = job.packets.exports().address(made).unwrap_or(std::ptr::null_mut());
     Ok((start.cast(), made.key))
 }
 
@@ -44,10 +44,10 @@ pub(crate) fn make_new(job: &WeftJob, len: usize) -> Result<(*mut c_void, u64), 
 /// An upcall runs, or there is no export with this key, and nothing is ended.
 pub(crate) fn end(job: &WeftJob, key: u64) -> Result<(), Fault> {
     job.may_wait()?;
-    if !job.packets.exports(key) {
+    if !job.packets.exports().has(key) {
         return Err(Fault::argument("nothing is exported under this key"));
     }
-    job.packets.unexport_blocking(Exported { key, len: 0 });
+    job.packets.exports().end_blocking(Exported { key, len: 0 });
     Ok(())
 }
 

@@ -209,7 +209,7 @@ impl Borrowed<u8> {
     /// returns the number of the program's call, in which it may unmap them.
     pub fn export(&self, packets: &Packets, call: fn() -> u64) -> Option<Exported> {
         // SAFETY: promised by the program: its call says how long the bytes are used.
-        unsafe { packets.export_at((self.as_ptr(), self.count), call) }
+        unsafe { packets.exports().make_at((self.as_ptr(), self.count), call) }
     }
 }
 

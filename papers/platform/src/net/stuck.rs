@@ -51,7 +51,7 @@ fn cause(machine: &Machine, world: &World, node: usize) -> String {
         };
         return format!("waits to send a packet to {to}{network}");
     }
-    if let Some(ask) = me.asked.borrow().as_ref() {
+    if let Some(ask) = me.asks.sent.borrow().as_ref() {
         return format!("waits for the counter of node {}{network}", ask.at);
     }
     let early = me.early.borrow().len();

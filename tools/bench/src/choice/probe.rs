@@ -75,7 +75,7 @@ fn line(rank: &mut Rank) -> Result<Rc<Line>> {
     let (transfer, memory) = match &packets {
         Carrier::Own(own) => {
             own.mailbox(BOX);
-            let memory = own.export(EXPORT).context("exporting memory")?;
+            let memory = own.exports().make(EXPORT).context("exporting memory")?;
             (own.endpoint().choices().transfer, Some(memory))
         }
         Carrier::Watched(..) => (Transfer::Auto, None),
@@ -199,7 +199,7 @@ impl Line {
         let (packets, mut word) = (self.packets.own()?, [0; 8]);
         let memory = self.memory.context("memory")?;
         loop {
-            packets.exported_read(memory, 0, &mut word);
+            packets.exports().read(memory, 0, &mut word);
             if u64::from_le_bytes(word) == n {
                 return Ok(());
             }

@@ -1,6 +1,7 @@
 //! Direct copies, and memory that is mapped by both sides.
 
 use super::*;
+use crate::shm::ring::Area as _;
 
 #[test]
 fn direct__copies_between_processes() {
@@ -51,10 +52,10 @@ fn take_back_memory__waits_for_a_copy_that_is_under_way() {
             done.0.send(copied.load(std::sync::atomic::Ordering::SeqCst)).unwrap();
         });
         // The peer has set the flag, and may not return before the copy has ended.
-        while b.peers[0].tx_area.hint().taken_back.load(Ordering::SeqCst) == 0 {
+        while b.peers[0].tx.area.hint().taken_back.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
-        assert!(b.peers[0].tx_area.producer().copying.load(Ordering::SeqCst) == 1);
+        assert!(b.peers[0].tx.area.producer().copying.load(Ordering::SeqCst) == 1);
         copied.store(true, std::sync::atomic::Ordering::SeqCst);
         drop(copying);
     });
@@ -66,7 +67,7 @@ fn take_back_memory__waits_for_a_copy_that_is_under_way() {
 fn direct__forbidden_falls_back() {
     let off = ShmConfig { direct: DirectCopy::Off, ..config(1) };
     let (mut a, b) = pair_of(off, config(2));
-    assert!(!a.path_caps(a.peer(PEER).unwrap()).direct);
+    assert!(!a.path_caps(a.peers.find(PEER).unwrap()).direct);
     let mut into = [0; 8];
     assert!(matches!(a.read_direct(PEER, 0, &mut into), Err(LinkError::Unsupported)));
     assert!(matches!(a.write_direct(PEER, 0, &into), Err(LinkError::Unsupported)));
@@ -138,7 +139,7 @@ fn share__bad_files_and_too_many_are_left_and_the_connection_lives() {
     let (addr, file) = (blocks[0].start().addr() as u64, plain.as_fd());
     for (key, addr, len) in [(1000, addr, 1 << 16), (1001, u64::MAX, 1 << 16), (1002, 0, 0)] {
         let message = rendezvous::Shared { key, addr, len }.encode();
-        sys::socket::send(&b.peer(PEER).unwrap().socket.fd, &message, Some(file)).unwrap();
+        sys::socket::send(&b.peers.find(PEER).unwrap().socket.fd, &message, Some(file)).unwrap();
     }
     a.service();
     for block in &blocks {
@@ -178,5 +179,5 @@ fn direct__of_the_wrong_process_is_noticed() {
     *b.probe = wrong ^ 1;
     assert!(a.read_direct(PEER, 0, &mut [0; 8]).is_err());
     assert!(matches!(events(&mut a)[..], [LinkEvent::Warning(_)]));
-    assert!(!a.path_caps(a.peer(PEER).unwrap()).direct);
+    assert!(!a.path_caps(a.peers.find(PEER).unwrap()).direct);
 }

@@ -22,7 +22,7 @@ fn recv__a_lying_slot_ends_the_connection() {
         let (mut a, mut b) = pair();
         a.send(&[frame(&header(1), b"good")]);
         use ring::Area;
-        a.peers[0].tx_area.slot(1).word.store(bad, Ordering::Release);
+        a.peers[0].tx.area.slot(1).word.store(bad, Ordering::Release);
         assert_eq!(numbers(&drain(&mut b)), [1]);
         let events = events(&mut b);
         let [LinkEvent::Warning(text), LinkEvent::PeerFailed(PEER, PeerFailure::Protocol)] =
@@ -43,7 +43,7 @@ fn send__lying_credits_end_the_connection() {
     for (bad, lies) in [(u64::MAX, 1), (300, 1), (u64::from(u32::MAX), 1), (1, 0), (1 << 32, 0)] {
         let (mut a, b) = pair();
         // Stored before the packets exist; the last two values become true and do no harm.
-        b.peers[0].rx_area.consumer().credits.store(bad, Ordering::Release);
+        b.peers[0].rx.area.consumer().credits.store(bad, Ordering::Release);
         for n in 0..600 {
             a.send(&[frame(&header(n), &[0; 3000])]);
         }
@@ -69,11 +69,11 @@ fn recv__random_garbage_anywhere_never_panics() {
             let at = random.below(8) as u32;
             if let (0, Some(p)) = (random.below(8), a.peers.first()) {
                 match random.below(5) {
-                    0 => p.tx_area.slot(at).word.store(value, Ordering::Release),
-                    1 => p.tx_area.slot(at).body[random.below(7)].store(value, Ordering::Relaxed),
-                    2 => p.rx_area.consumer().credits.store(value, Ordering::Release),
-                    3 => p.rx_area.consumer().sleeping.store(value as u32, Ordering::Release),
-                    _ => p.tx_area.producer().blocked.store(value as u32, Ordering::Release),
+                    0 => p.tx.area.slot(at).word.store(value, Ordering::Release),
+                    1 => p.tx.area.slot(at).body[random.below(7)].store(value, Ordering::Relaxed),
+                    2 => p.rx.area.consumer().credits.store(value, Ordering::Release),
+                    3 => p.rx.area.consumer().sleeping.store(value as u32, Ordering::Release),
+                    _ => p.tx.area.producer().blocked.store(value as u32, Ordering::Release),
                 }
             }
             drain(&mut a);
@@ -155,7 +155,7 @@ fn hub__a_rank_with_false_counters_is_ended_alone_and_no_rank_is_served_before_a
     }
     assert!(!hub.has_callers());
     assert_eq!(drain(&mut hub).len(), 2);
-    ranks[0].peers[0].tx_area.slot(1).word.store(u64::MAX, Ordering::Release);
+    ranks[0].peers[0].tx.area.slot(1).word.store(u64::MAX, Ordering::Release);
     assert!(drain(&mut hub).is_empty());
     let events = events(&mut hub);
     let [LinkEvent::Warning(_), LinkEvent::PeerFailed(PEER, PeerFailure::Protocol)] = &events[..]

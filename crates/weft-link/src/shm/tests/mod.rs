@@ -224,7 +224,7 @@ fn connect__both_at_once_and_the_packets_of_one_that_has_ended_come() {
         if closed_first {
             let token = b.peers[0].socket.token;
             b.listen_to(0, token);
-            assert!(b.peers[0].hung_up);
+            assert!(b.peers[0].end.hung_up);
         }
         assert_eq!(numbers(&drain(&mut b)), [0, 1], "the end is seen first: {closed_first}");
         drain(&mut b);

@@ -75,7 +75,9 @@ fn child_echo(link: &mut ShmLink, parent: &Address) {
     link.connect(&info(0, parent)).unwrap();
     let mut log = Log::default();
     loop {
-        recv_until(link, &mut log, |log, link| !log.0.is_empty() || link.peer(PEER).is_none());
+        recv_until(link, &mut log, |log, link| {
+            !log.0.is_empty() || link.peers.find(PEER).is_none()
+        });
         if log.0.is_empty() {
             return;
         }

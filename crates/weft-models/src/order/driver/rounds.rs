@@ -10,9 +10,9 @@ pub(super) async fn retry<N: Net>(inner: Weak<Inner<N>>, net: N) {
     loop {
         pauses.pause(&net, has_sent).await;
         let Some(inner) = inner.upgrade() else { return };
-        let waiting = inner.casts.borrow().len();
+        let waiting = inner.casts.len();
         let all = inner.send_casts();
-        has_sent = inner.casts.borrow().len() < waiting;
+        has_sent = inner.casts.len() < waiting;
         inner.retrying.set(!all);
         inner.pump();
         if all {

@@ -184,7 +184,7 @@ fn refusal__of_a_session_that_others_provoke_ends_no_connection() {
     for round in 0..20 {
         send(&mut net, 0, peer, round, b"one", 0).unwrap();
         // A frame with the sender's address, the right number and another session.
-        let seq = net.nodes[0].peers[0].recv_next() & !0x3fff | (round + 1) as u16;
+        let seq = net.nodes[0].peers[0].incoming.next() & !0x3fff | (round + 1) as u16;
         let forged = crate::Message { ends, seq, session: 0x99, ..Default::default() };
         let forged = Frame::new(0, Packet::Tiny(forged)).encode(Dialect::Native).unwrap();
         net.nodes[1].handle(net.now, A, &forged);
@@ -214,7 +214,7 @@ fn refusal__of_an_endpoint_that_was_there_before_is_a_question() {
         };
         send(&mut net, 0, peer, 7, b"one", 0).unwrap();
         // A refusal has no session: this one names the message that is on its way.
-        let seq = net.nodes[0].peers[0].first_unacked();
+        let seq = net.nodes[0].peers[0].outgoing.first_unacked();
         net.nodes[0].handle(net.now, B, &late(seq));
         assert!(matches!(net.event(1), Event::Received { match_bits: 7, .. }));
         assert!(matches!(net.event(0), Event::Sent { .. }), "{refusal:?}");

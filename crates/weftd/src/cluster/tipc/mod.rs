@@ -6,20 +6,23 @@
 //! agent to agent ([`route`]), those of one socket to one host in order.
 
 mod groups;
+mod lines;
 mod outbox;
+mod ports;
 mod requests;
 mod route;
+mod settings;
 mod topology;
 
 use super::Cluster;
 use crate::sys::{self, pairs, passing};
+use lines::Lines;
 use outbox::Outbox;
-use route::Line;
+use ports::Ports;
+use settings::Settings;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::time::Duration;
-use weft_cluster::mail::Post;
 use weft_cluster::names::directory::Gone;
 use weft_cluster::names::node::ClaimId;
 use weft_cluster::names::{HostId, Owner, SubscriptionId};
@@ -102,6 +105,22 @@ struct Bound {
     claim: ClaimId,
 }
 
+/// The messages of a socket to other hosts.
+#[derive(Default)]
+struct Outbound {
+    /// Bytes on their way.
+    under_way: usize,
+    /// Messages that wait until there are fewer: who asked, the request and the data.
+    waiting: VecDeque<(AskerId, Request, Vec<u8>)>,
+}
+
+impl Outbound {
+    /// True if another message has to wait.
+    fn is_full(&self) -> bool {
+        self.under_way > route::UNDER_WAY
+    }
+}
+
 /// A socket.
 struct Port {
     kind: u8,
@@ -120,17 +139,10 @@ struct Port {
     name: Option<(u32, u32, u32)>,
     /// The address of messages that are given none.
     peer: Option<weft_streams::tipc::SockAddr>,
-    importance: u8,
-    src_droppable: bool,
-    dest_droppable: bool,
-    timeout: Duration,
-    no_delay: u32,
+    settings: Settings,
     /// The error of an attempt to connect that nobody waited for.
     error: i32,
-    /// Bytes on their way to other hosts.
-    under_way: usize,
-    /// Messages that wait until there are fewer: who asked, the request and the data.
-    waiting: VecDeque<(AskerId, Request, Vec<u8>)>,
+    outbound: Outbound,
 }
 
 impl Port {
@@ -185,6 +197,16 @@ struct Asker {
     waits: Option<u32>,
 }
 
+/// Counts of events.
+#[derive(Default)]
+struct Counters {
+    /// Messages that were delivered to programs, and those that were not.
+    delivered: u64,
+    rejected: u64,
+    malformed: u64,
+    turned_away: u64,
+}
+
 /// The TIPC sockets of this host.
 pub struct Tipc {
     host: HostId,
@@ -193,25 +215,17 @@ pub struct Tipc {
     /// Sockets of which the agent is told when their programs read.
     readers: Epoll,
     ready: Vec<u64>,
-    ports: BTreeMap<u32, Port>,
-    of_cookie: BTreeMap<u64, u32>,
-    last_port: u32,
+    ports: Ports,
     askers: BTreeMap<AskerId, Asker>,
     last_asker: AskerId,
     subscriptions: BTreeMap<SubscriptionId, u32>,
     /// Turn of look-ups.
     turn: usize,
-    post: Post,
-    lines: BTreeMap<Far, Line>,
-    of_letter: BTreeMap<u64, Far>,
+    lines: Lines,
     /// Sockets whose descriptors have to be looked at again.
     changed: BTreeSet<u32>,
     scratch: Box<[u8]>,
-    /// Messages that were delivered to programs, and those that were not.
-    delivered: u64,
-    rejected: u64,
-    malformed: u64,
-    turned_away: u64,
+    counters: Counters,
 }
 
 /// Returns the name of the socket for TIPC programs of the agent at `name`.
@@ -245,22 +259,15 @@ impl Tipc {
             set,
             readers,
             ready: Vec::new(),
-            ports: BTreeMap::new(),
-            of_cookie: BTreeMap::new(),
-            last_port: weft_link::random_u64() as u32,
+            ports: Ports::new(),
             askers: BTreeMap::new(),
             last_asker: 0,
             subscriptions: BTreeMap::new(),
             turn: 0,
-            post: Post::new(weft_link::random_u64()),
-            lines: BTreeMap::new(),
-            of_letter: BTreeMap::new(),
+            lines: Lines::new(),
             changed: BTreeSet::new(),
             scratch: vec![0; MESSAGE_MAX + control::HEAD + 1].into(),
-            delivered: 0,
-            rejected: 0,
-            malformed: 0,
-            turned_away: 0,
+            counters: Counters::default(),
         })
     }
 
@@ -272,11 +279,11 @@ impl Tipc {
     /// Lists the counters by name.
     pub fn counters(&self, show: &mut dyn FnMut(&str, &dyn std::fmt::Display)) {
         show("tipc_sockets", &self.ports.len());
-        show("tipc_delivered", &self.delivered);
-        show("tipc_rejected", &self.rejected);
-        show("tipc_sent", &self.post.begun);
-        show("tipc_malformed", &self.malformed);
-        show("tipc_turned_away", &self.turned_away);
+        show("tipc_delivered", &self.counters.delivered);
+        show("tipc_rejected", &self.counters.rejected);
+        show("tipc_sent", &self.lines.post.begun);
+        show("tipc_malformed", &self.counters.malformed);
+        show("tipc_turned_away", &self.counters.turned_away);
     }
 
     /// Returns the time of the next deadline.
@@ -285,8 +292,7 @@ impl Tipc {
             State::Connecting { until, .. } => Some(until),
             _ => None,
         });
-        let lines = self.lines.values().filter_map(Line::next_timeout);
-        connects.chain(lines).chain(self.post.next_timeout()).min()
+        connects.chain(self.lines.next_timeout()).min()
     }
 
     fn accept(&mut self) {
@@ -302,11 +308,11 @@ impl Tipc {
             let is_admitted = share::admits(user, of_user, self.askers.len(), ASKERS_MAX);
             if let Some(why) = foreign::refusal(user) {
                 log::warn!("a TIPC program of user {user} is not served: {why}");
-                self.turned_away += 1;
+                self.counters.turned_away += 1;
                 continue;
             }
             if !is_admitted {
-                self.turned_away += 1;
+                self.counters.turned_away += 1;
                 continue;
             }
             self.last_asker += 1;
@@ -329,15 +335,10 @@ impl Tipc {
     fn make(&mut self, kind: u8, user: u32, process: u32) -> io::Result<(u32, OwnedFd)> {
         let of_user = share::count(user, self.ports.values().map(|port| port.owner.user));
         if !share::admits(user, of_user, self.ports.len(), PORTS_MAX) {
-            self.turned_away += 1;
+            self.counters.turned_away += 1;
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        let id = loop {
-            self.last_port = self.last_port.wrapping_add(1);
-            if self.last_port != 0 && !self.ports.contains_key(&self.last_port) {
-                break self.last_port;
-            }
-        };
+        let id = self.ports.next_number();
         let random = format!("{kind}-{:016x}", weft_link::random_u64());
         let name = [MARK, random.as_bytes()].concat();
         let (socket, other) = pairs::pair(kind == kind::STREAM, &name)?;
@@ -359,17 +360,11 @@ impl Tipc {
             group: None,
             name: None,
             peer: None,
-            importance: 0,
-            src_droppable: kind == kind::DGRAM,
-            dest_droppable: matches!(kind, kind::DGRAM | kind::RDM),
-            timeout: Duration::from_secs(8),
-            no_delay: 0,
+            settings: Settings::of(kind),
             error: 0,
-            under_way: 0,
-            waiting: VecDeque::new(),
+            outbound: Outbound::default(),
         };
         self.ports.insert(id, port);
-        self.of_cookie.insert(cookie, id);
         Ok((id, other))
     }
 
@@ -385,7 +380,8 @@ impl Tipc {
             State::Connecting { .. } => false,
             State::Connected { peer } => {
                 let near = self.ports.get(&peer.1).filter(|_| peer.0 == self.host);
-                port.under_way < WINDOW && near.is_none_or(|other| other.out.bytes() < WINDOW)
+                port.outbound.under_way < WINDOW
+                    && near.is_none_or(|other| other.out.bytes() < WINDOW)
             }
             _ => port.out.is_closed() || port.out.bytes() < WINDOW,
         }
@@ -515,17 +511,16 @@ impl Cluster {
     /// The program has closed a socket.
     fn end_port(&mut self, now: Instant, id: u32) {
         self.hang_up_with_rest(now, id);
-        let Some(port) = self.tipc.ports.remove(&id) else { return };
+        let Some(port) = self.tipc.ports.remove(id) else { return };
         self.tipc.set.remove(&port.socket);
         if port.out.is_watched {
             self.tipc.readers.remove(&port.socket);
         }
-        self.tipc.of_cookie.remove(&port.cookie);
         self.tipc.subscriptions.retain(|_, of| *of != id);
         self.claims.retain(|_, claimed| claimed.caller != port.owner.serial);
         self.groups.remove_caller(port.owner.serial);
         self.node.owner_ended(now, port.owner, Gone::Ended);
-        for (asker, ..) in port.waiting {
+        for (asker, ..) in port.outbound.waiting {
             self.tipc.answer(asker, &Answer::error(libc::EBADF), None);
         }
         for record in port.out.returned() {
@@ -560,7 +555,7 @@ impl Cluster {
     fn end_asker(&mut self, id: AskerId) {
         let Some(asker) = self.tipc.askers.get(&id) else { return };
         if let Some(port) = asker.waits.and_then(|port| self.tipc.ports.get_mut(&port)) {
-            port.waiting.retain(|(asker, ..)| *asker != id);
+            port.outbound.waiting.retain(|(asker, ..)| *asker != id);
             port.group.iter_mut().for_each(|group| group.gives_up(id));
             if let State::Connecting { asker, .. } = &mut port.state {
                 *asker = asker.filter(|one| *one != id);
@@ -575,7 +570,7 @@ impl Cluster {
     fn dismiss_asker(&mut self, id: AskerId, why: &str) {
         let user = self.tipc.askers.get(&id).map_or(0, |asker| asker.user);
         log::warn!("a TIPC program of user {user}: {why}; its request is not served");
-        self.tipc.malformed += 1;
+        self.tipc.counters.malformed += 1;
         self.end_asker(id);
     }
 }

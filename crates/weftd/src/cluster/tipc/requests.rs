@@ -1,13 +1,12 @@
 //! Answers to the requests of programs about their sockets.
 
 use super::groups::{Cast, Group};
-use super::route::{packet_of, MARK, UNDER_WAY};
+use super::route::{packet_of, MARK};
 use super::{node_of, AskerId, Bound, Far, State};
 use crate::cluster::Cluster;
 use crate::sys::pairs;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 use weft_cluster::names::{Claim, ClaimError};
 use weft_core::Instant;
 use weft_streams::tipc::address::{self, RESERVED, TOP_SRV};
@@ -21,8 +20,6 @@ use weft_sys::Foreign;
 const NAMES_MAX: usize = 256;
 /// Connections that a listener's program has not taken.
 const CALLS_MAX: u32 = 128;
-/// Longest time that a connection may take.
-const TIMEOUT_MAX: u32 = 3_600_000;
 /// Messages that wait for an earlier one of their socket.
 const WAITING_MAX: usize = 64;
 
@@ -50,7 +47,7 @@ impl Cluster {
         data: &[u8],
     ) {
         let of = passed.as_deref().and_then(pairs::cookie);
-        let port = of.and_then(|cookie| self.tipc.of_cookie.get(&cookie).copied());
+        let port = of.and_then(|cookie| self.tipc.ports.of_cookie(cookie));
         // A copy of the program's descriptor would keep its socket open.
         drop(passed);
         // The answer may come before this returns.
@@ -295,7 +292,7 @@ impl Cluster {
         let to = self.sockets_of(user, place.address).first().copied();
         let to: Far = to.ok_or(libc::EHOSTUNREACH)?;
         let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
-        port.state = State::Connecting { to, until: now + port.timeout, asker };
+        port.state = State::Connecting { to, until: now + port.settings.timeout, asker };
         let (owner, packet) = (port.owner, packet_of(id, port, What::Call, to, data));
         self.dispatch(now, to.0, owner, weft_streams::tipc::Packet { name, ..packet });
         Ok(false)
@@ -328,11 +325,11 @@ impl Cluster {
             return self.send_on_connection(now, id, place, data);
         }
         let place = place.or(port.peer).ok_or(libc::EDESTADDRREQ)?;
-        if port.under_way > UNDER_WAY || !port.waiting.is_empty() {
-            if request.flags & DONT_WAIT != 0 || port.waiting.len() >= WAITING_MAX {
+        if port.outbound.is_full() || !port.outbound.waiting.is_empty() {
+            if request.flags & DONT_WAIT != 0 || port.outbound.waiting.len() >= WAITING_MAX {
                 return Err(libc::EAGAIN);
             }
-            port.waiting.push_back((asker, request, data));
+            port.outbound.waiting.push_back((asker, request, data));
             return Ok(Reply::Later);
         }
         self.send_message(now, id, place, data)
@@ -341,10 +338,10 @@ impl Cluster {
     /// Carries out what waited for messages on their way.
     pub(super) fn serve_waiting(&mut self, now: Instant, id: u32) {
         while let Some(port) = self.tipc.ports.get_mut(&id) {
-            if port.under_way > UNDER_WAY {
+            if port.outbound.is_full() {
                 return;
             }
-            let Some((asker, request, data)) = port.waiting.pop_front() else { return };
+            let Some((asker, request, data)) = port.outbound.waiting.pop_front() else { return };
             let place = request.place().flatten().or(port.peer);
             let replied = match place {
                 Some(place) => self.send_message(now, id, place, data),
@@ -415,19 +412,7 @@ impl Cluster {
             _ => {}
         }
         let port = self.tipc.ports.get_mut(&id).ok_or(libc::EBADF)?;
-        match request.value {
-            option::IMPORTANCE if value > 3 => return Err(libc::EINVAL),
-            option::IMPORTANCE => port.importance = value as u8,
-            option::SRC_DROPPABLE if port.kind == kind::STREAM => return Err(libc::ENOPROTOOPT),
-            option::SRC_DROPPABLE => port.src_droppable = value != 0,
-            option::DEST_DROPPABLE => port.dest_droppable = value != 0,
-            option::CONN_TIMEOUT => {
-                port.timeout = Duration::from_millis(value.min(TIMEOUT_MAX).into());
-            }
-            option::MCAST_BROADCAST | option::MCAST_REPLICAST => {}
-            option::NODELAY => port.no_delay = value,
-            _ => return Err(libc::ENOPROTOOPT),
-        }
+        port.settings.set(request.value, value)?;
         done(0)
     }
 
@@ -439,16 +424,11 @@ impl Cluster {
             // SO_ERROR of a connection that nobody waited for.
             0 => std::mem::take(&mut port.error) as u32,
             1 => u32::from(matches!(port.state, State::Listening { .. })),
-            option::IMPORTANCE => port.importance.into(),
-            option::SRC_DROPPABLE => port.src_droppable.into(),
-            option::DEST_DROPPABLE => port.dest_droppable.into(),
-            option::CONN_TIMEOUT => port.timeout.as_millis() as u32,
             option::GROUP_JOIN => port.group.as_ref().map_or(0, Group::kind),
             option::NODE_RECVQ_DEPTH => depth,
             option::SOCK_RECVQ_DEPTH => port.out.len() as u32,
             option::SOCK_RECVQ_USED => waiting as u32,
-            option::NODELAY => port.no_delay,
-            _ => return Err(libc::ENOPROTOOPT),
+            name => port.settings.get(name).ok_or(libc::ENOPROTOOPT)?,
         })
     }
 }

@@ -5,7 +5,6 @@ use super::{node_of, Calling, Far, Port, State, Tipc, QUEUE, QUEUE_OF_USER};
 use crate::cluster::Cluster;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::time::Duration;
 use weft_cluster::mail::{Outcome, Receiver};
 use weft_cluster::names::{Binding, HostId, Owner};
 use weft_cluster::session::class;
@@ -15,29 +14,10 @@ use weft_streams::tipc::{
     kind, reason, record, Address, Answer, Kind, Packet, RecordHead, What, RETURNED_MAX,
 };
 
-/// Time after which data go again to a socket whose program did not read; it doubles.
-const AGAIN: Duration = Duration::from_millis(2);
-const AGAIN_MAX: Duration = Duration::from_millis(200);
 /// Bytes of messages of one socket to other hosts, from which on it waits.
 pub(super) const UNDER_WAY: usize = 1 << 18;
 /// The mark of an endpoint that is a TIPC socket.
 pub(super) const MARK: u64 = 0x5449_5043 << 32;
-
-/// The messages of one socket to one host, in order: one message at a time.
-#[derive(Default)]
-pub struct Line {
-    queue: VecDeque<Packet>,
-    owner: Owner,
-    letter: Option<u64>,
-    not_before: Option<Instant>,
-    tries: u32,
-}
-
-impl Line {
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.not_before.filter(|_| self.letter.is_none() && !self.queue.is_empty())
-    }
-}
 
 /// Bytes that a packet counts for.
 fn weight(packet: &Packet) -> usize {
@@ -97,44 +77,29 @@ impl Cluster {
             return;
         }
         if let Some(port) = self.tipc.ports.get_mut(&packet.from) {
-            port.under_way += weight(&packet);
+            port.outbound.under_way += weight(&packet);
         }
         let key = (host, packet.from);
-        let line = self.tipc.lines.entry(key).or_default();
-        line.owner = owner;
-        line.queue.push_back(packet);
+        self.tipc.lines.push(key, owner, packet);
         self.pump_line(now, key);
     }
 
     /// Sends the next message of a line, if none is under way.
     fn pump_line(&mut self, now: Instant, key: Far) {
-        let agent = super::super::post::agent_of(&self.node, key.0);
-        let Some(line) = self.tipc.lines.get_mut(&key) else { return };
-        if line.letter.is_some() || line.not_before.is_some_and(|at| at > now) {
+        if !self.tipc.lines.may_begin(now, key) {
             return;
         }
-        let Some(first) = line.queue.front() else {
-            self.tipc.lines.remove(&key);
-            return;
-        };
-        let Some((agent, life)) = agent else { return self.fail_line(now, key) };
-        let to = Receiver { agent, life, claim: 0 };
-        match self.tipc.post.begin(now, to, line.owner, first.encode()) {
-            Some(letter) => {
-                line.letter = Some(letter);
-                self.tipc.of_letter.insert(letter, key);
+        match super::super::post::agent_of(&self.node, key.0) {
+            Some((agent, life)) => {
+                self.tipc.lines.begin(now, key, Receiver { agent, life, claim: 0 });
             }
-            None => line.later(now),
+            None => self.fail_line(now, key),
         }
     }
 
     /// The host of a line is gone.
     fn fail_line(&mut self, now: Instant, key: Far) {
-        let Some(line) = self.tipc.lines.remove(&key) else { return };
-        if let Some(letter) = line.letter {
-            self.tipc.of_letter.remove(&letter);
-        }
-        for packet in line.queue {
+        for packet in self.tipc.lines.remove(key) {
             self.arrived(now, &packet);
             self.bounced(now, key.0, packet, reason::NO_NODE);
         }
@@ -143,34 +108,24 @@ impl Cluster {
     /// A packet is no longer on its way.
     fn arrived(&mut self, now: Instant, packet: &Packet) {
         let Some(port) = self.tipc.ports.get_mut(&packet.from) else { return };
-        port.under_way = port.under_way.saturating_sub(weight(packet));
+        port.outbound.under_way = port.outbound.under_way.saturating_sub(weight(packet));
         self.tipc.changed.insert(packet.from);
         self.serve_waiting(now, packet.from);
     }
 
     /// Takes outcomes of messages to other hosts, and sends the next ones.
     pub(super) fn flush_tipc(&mut self, now: Instant) {
-        while let Some((letter, verdict)) = self.tipc.post.poll_outcome() {
-            if let Some(key) = self.tipc.of_letter.remove(&letter) {
-                self.on_tipc_outcome(now, key, verdict.outcome);
-            }
+        while let Some((key, outcome)) = self.tipc.lines.poll_outcome() {
+            self.on_tipc_outcome(now, key, outcome);
         }
-        while let Some((to, bytes)) = self.tipc.post.poll_transmit() {
+        while let Some((to, bytes)) = self.tipc.lines.post.poll_transmit() {
             self.sessions.send(now, to, class::TIPC, &bytes);
         }
         self.tipc_settle();
     }
 
     fn on_tipc_outcome(&mut self, now: Instant, key: Far, outcome: Outcome) {
-        let Some(line) = self.tipc.lines.get_mut(&key) else { return };
-        line.letter = None;
-        let is_data = line.queue.front().is_some_and(|p| p.what == What::Data);
-        if outcome == Outcome::Overload && is_data {
-            // The other end's program does not read: so this one's waits.
-            return line.later(now);
-        }
-        (line.tries, line.not_before) = (0, None);
-        let Some(packet) = line.queue.pop_front() else { return };
+        let Some(packet) = self.tipc.lines.settle(now, key, &outcome) else { return };
         self.arrived(now, &packet);
         match outcome {
             Outcome::Delivered => {}
@@ -188,10 +143,7 @@ impl Cluster {
         if self.tipc.next_timeout().is_none_or(|at| at > now) {
             return;
         }
-        self.tipc.post.handle_timeout(now);
-        let is_due = |line: &Line| line.next_timeout().is_some_and(|at| at <= now);
-        let due = self.tipc.lines.iter().filter(|(_, line)| is_due(line));
-        let due: Vec<Far> = due.map(|(key, _)| *key).collect();
+        let due = self.tipc.lines.handle_timeout(now);
         due.into_iter().for_each(|key| self.pump_line(now, key));
         let late = self.tipc.ports.iter().filter(
             |(_, port)| matches!(port.state, State::Connecting { until, .. } if until <= now),
@@ -207,7 +159,7 @@ impl Cluster {
     pub(in crate::cluster) fn on_tipc(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
         let sender = self.node.members().iter().find(|m| m.record.address == from);
         let Some(host) = sender.map(|m| m.record.host) else { return };
-        if let Some(letter) = self.tipc.post.receive(now, from, bytes) {
+        if let Some(letter) = self.tipc.lines.post.receive(now, from, bytes) {
             let is_now = letter.life == self.node.me().life;
             let outcome = match Packet::decode(&letter.payload) {
                 Some(packet) if is_now => match self.deliver_tipc(now, host, &packet) {
@@ -217,12 +169,12 @@ impl Cluster {
                 },
                 Some(_) => Outcome::Vanished,
                 None => {
-                    self.tipc.malformed += 1;
+                    self.tipc.counters.malformed += 1;
                     Outcome::Vanished
                 }
             };
             let verdict = Verdict { outcome, host: HostId(0) };
-            self.tipc.post.answer(now, from, letter.id, verdict);
+            self.tipc.lines.post.answer(now, from, letter.id, verdict);
         }
         self.flush_tipc(now);
     }
@@ -230,12 +182,11 @@ impl Cluster {
     /// A host is gone: connections with it end.
     pub(in crate::cluster) fn tipc_to_gone(&mut self, now: Instant, host: HostId) {
         if let Some(agent) = self.node.members().get(host).map(|m| m.record.address) {
-            self.tipc.post.host_gone(agent);
+            self.tipc.lines.post.host_gone(agent);
         }
-        let of_host: Vec<Far> =
-            self.tipc.lines.keys().filter(|(of, _)| *of == host).copied().collect();
+        let of_host = self.tipc.lines.to_host(host);
         of_host.into_iter().for_each(|key| self.fail_line(now, key));
-        for (id, port) in &mut self.tipc.ports {
+        for (id, port) in self.tipc.ports.iter_mut() {
             match &mut port.state {
                 State::Connected { peer } if peer.0 == host => {
                     let peer = *peer;
@@ -276,7 +227,7 @@ impl Cluster {
             }
             What::Unread => return unread(port, from, packet, has_room),
         };
-        self.tipc.delivered += u64::from(taken.is_ok());
+        self.tipc.counters.delivered += u64::from(taken.is_ok());
         taken
     }
 
@@ -296,7 +247,7 @@ impl Cluster {
 
     /// A packet was not delivered.
     fn bounced(&mut self, now: Instant, host: HostId, packet: Packet, why: u32) {
-        self.tipc.rejected += 1;
+        self.tipc.counters.rejected += 1;
         let from = (host, packet.to);
         match packet.what {
             What::Message => {
@@ -399,7 +350,7 @@ impl Cluster {
         let record = out.returned().next();
         let payload = record.map_or_else(Vec::new, |mut record| record.split_off(record::HEAD));
         let end = end_of(id, peer, reason::NO_PORT);
-        self.tipc.rejected += 1;
+        self.tipc.counters.rejected += 1;
         self.dispatch(now, peer.0, owner, Packet { payload, ..end });
     }
 
@@ -410,7 +361,7 @@ impl Cluster {
         };
         let (to, node) = head.from;
         let Some(host) = self.host_of(node) else { return };
-        self.tipc.rejected += 1;
+        self.tipc.counters.rejected += 1;
         let payload = record[record::HEAD..].to_vec();
         let end = end_of(of.0, (host, to), reason::NO_PORT);
         let packet = Packet { what: What::Unread, name: head.name, payload, ..end };
@@ -431,18 +382,10 @@ impl Cluster {
     }
 }
 
-impl Line {
-    /// Tries again later.
-    fn later(&mut self, now: Instant) {
-        self.not_before = Some(now + (AGAIN * 2u32.pow(self.tries.min(8))).min(AGAIN_MAX));
-        self.tries += 1;
-    }
-}
-
 /// Makes a packet of a socket.
 pub(super) fn packet_of(id: u32, port: &Port, what: What, to: Far, payload: Vec<u8>) -> Packet {
-    let returns = !port.dest_droppable;
-    let (kind, importance) = (port.kind, port.importance);
+    let returns = !port.settings.dest_droppable;
+    let (kind, importance) = (port.kind, port.settings.importance);
     Packet { what, kind, importance, returns, to: to.1, from: id, error: 0, name: None, payload }
 }
 

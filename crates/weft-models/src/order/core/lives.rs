@@ -4,43 +4,62 @@
 //! each handle by which it joins is a *life* with a number, views name the lives that join, and a
 //! life speaks only for itself: its own last word holds its promises.
 
-use super::core::{Action, Core};
-use super::grave::is_short;
-use super::wire::{Control, Gone, Install, Standing, ViewId};
-use super::OrderError;
+use super::{Action, Core};
 use crate::channel::MESSAGE_MAX;
+use crate::order::penalty::Penalties;
+use crate::order::wire::{Control, Gone, Install, Placed, Standing, ViewId};
+use crate::order::OrderError;
+use std::collections::{BTreeMap, BTreeSet};
 
+/// Most bytes of slots that a member hands to each other one when it ends.
+pub(super) const HANDED_MAX: usize = 1 << 20;
 /// Longest state for a new member, whose message has its view as well.
 const SNAPSHOT_MAX: usize = MESSAGE_MAX - (1 << 20);
+
+/// Ranks that may not join, or not yet.
+#[derive(Default)]
+pub(in crate::order) struct Reach {
+    /// Ranks that live, as far as is known, and that the network below has given up for ever.
+    pub lost: BTreeSet<u32>,
+    /// Ranks that cannot join, each with a member that has given it up.
+    pub unreachable: BTreeMap<u32, u32>,
+    pub penalties: Penalties,
+}
+
+/// True if a member may hand its last state to all others.
+pub(in crate::order) fn is_short(standing: &Standing) -> bool {
+    let lens = standing.slots.iter().map(|(_, slot)| slot.data.len() + size_of::<Placed>());
+    lens.sum::<usize>() <= HANDED_MAX
+}
 
 impl Core {
     /// Asks to become a member of a group that has these members, as a life of this rank.
     pub fn join(&mut self, life: u64, contacts: Vec<u32>) {
-        self.life = life;
+        self.change.joining.life = life;
         self.change.joining.contacts = contacts;
         self.ask_to_join();
     }
 
     /// Asks the next rank that this one may ask.
-    pub fn ask_to_join(&mut self) {
+    pub(super) fn ask_to_join(&mut self) {
         let suspects = &self.change.suspects;
         self.change.joining.contacts.retain(|rank| !suspects.contains_key(rank));
         let Some(&contact) = self.change.joining.contacts.first() else {
             return self.end(OrderError::NobodyToJoin);
         };
         self.change.joining.contacts.rotate_left(1);
-        self.post(contact, Control::Join { rank: self.me, life: self.life });
+        self.post(contact, Control::Join { rank: self.me, life: self.change.joining.life });
     }
 
-    pub fn on_join(&mut self, from: u32, rank: u32, life: u64) {
+    pub(super) fn on_join(&mut self, from: u32, rank: u32, life: u64) {
         if self.ended.is_some() || self.members.is_empty() {
             return self.post(rank, Control::Over);
         }
-        if self.lost.contains(&rank) {
+        if self.change.reach.lost.contains(&rank) {
             // The rank is out of reach: the member that has passed its wish on tells it.
             return self.post(from, Control::Unreachable { rank, of: self.me });
         }
-        if let Some(&of) = self.change.unreachable.get(&rank) {
+        if let Some(&of) = self.change.reach.unreachable.get(&rank) {
             return self.on_unreachable(rank, of);
         }
         let is_member = self.members.contains(&rank);
@@ -48,7 +67,7 @@ impl Core {
             // This life begins anew, and has no part in the view.
             self.suspect(rank, true, true);
         }
-        if is_member || self.penalties.holds(rank, self.now) {
+        if is_member || self.change.reach.penalties.holds(rank, self.patience.now) {
             // A rank that has to wait asks again and again.
             return;
         }
@@ -64,14 +83,14 @@ impl Core {
     /// two never reach each other again.
     pub fn lose(&mut self, rank: u32, certain: bool) {
         if !certain {
-            self.lost.insert(rank);
+            self.change.reach.lost.insert(rank);
         }
         self.suspect(rank, certain, true);
     }
 
     /// Refuses a rank that wants to join: it and the member `of` have given each other up. The rank
     /// may be this one, which learns of it from a member in its reach.
-    pub fn on_unreachable(&mut self, rank: u32, of: u32) {
+    pub(super) fn on_unreachable(&mut self, rank: u32, of: u32) {
         if rank == self.me {
             if self.view.epoch == 0 && self.members.is_empty() {
                 self.end(OrderError::Unreachable { member: of as usize });
@@ -79,13 +98,13 @@ impl Core {
             return;
         }
         self.change.joiners.remove(&rank);
-        if !self.lost.contains(&rank) {
+        if !self.change.reach.lost.contains(&rank) {
             self.post(rank, Control::Unreachable { rank, of });
         }
     }
 
     /// Handles a control that tells a rank which wants to join to wait, or to ask others.
-    pub fn on_answer(&mut self, from: u32, answer: &Control) {
+    pub(super) fn on_answer(&mut self, from: u32, answer: &Control) {
         match answer {
             Control::Over => {
                 self.change.joining.contacts.retain(|&rank| rank != from);
@@ -96,26 +115,23 @@ impl Core {
                 // The rank asks again.
                 self.change.joining.refused = self.change.joining.refused.max(view.epoch);
                 let refused = self.change.joining.refused;
-                self.early.retain(|_, kept| {
-                    kept.retain(|early| early.epoch() > refused);
-                    !kept.is_empty()
-                });
+                self.early.forget(refused);
             }
             _ => {}
         }
     }
 
     /// Tells a rank, which has named a view, that this one is in an earlier view.
-    pub fn tell_lag(&mut self, to: u32, asked: u32) {
+    pub(super) fn tell_lag(&mut self, to: u32, asked: u32) {
         if self.members.is_empty() {
             self.change.joining.refused = self.change.joining.refused.max(asked);
         }
-        let (view, next, life) = (self.view, self.next, self.life);
+        let (view, next, life) = (self.view, self.store.next, self.change.joining.life);
         self.post(to, Control::Lag { view, next, life, asked });
     }
 
     /// Handles the word of a rank that it is in an earlier view than this one.
-    pub fn on_lag(&mut self, from: u32, view: ViewId, next: u64, life: u64) {
+    pub(super) fn on_lag(&mut self, from: u32, view: ViewId, next: u64, life: u64) {
         if view.epoch > 0 || life == 0 {
             if self.bring_up(from, view, next) && self.change.attempt.is_some() {
                 self.begin();
@@ -140,20 +156,20 @@ impl Core {
 
     /// Returns the life of a member that has joined with this view; `None` for one that was there
     /// before.
-    pub fn life_of(&self, rank: u32) -> Option<u64> {
+    pub(super) fn life_of(&self, rank: u32) -> Option<u64> {
         self.change.last.as_ref().and_then(|install| install.life_of(rank))
     }
 
     /// True if a rank that was a member of the view of this number is the same life in this view.
-    pub fn is_of_life(&self, rank: u32, epoch: u32) -> bool {
+    pub(super) fn is_of_life(&self, rank: u32, epoch: u32) -> bool {
         let is_next = epoch.checked_add(1) == Some(self.view.epoch);
         let was_there = is_next && self.life_of(rank).is_none();
         self.members.contains(&rank) && (epoch >= self.view.epoch || was_there)
     }
 
     /// The last state of a member that has not entered this view.
-    pub fn never_came(&self) -> Gone {
-        let (view, next) = (self.view, self.base);
+    pub(super) fn never_came(&self) -> Gone {
+        let (view, next) = (self.view, self.store.base);
         let standing = Standing { next, slots: Vec::new(), spare: None, accepted: None };
         Gone { life: 0, view, promised: 0, standing: Some(standing) }
     }
@@ -171,7 +187,7 @@ impl Core {
         }
     }
 
-    pub fn on_gone(&mut self, from: u32, mut gone: Gone) {
+    pub(super) fn on_gone(&mut self, from: u32, mut gone: Gone) {
         gone.standing = gone.standing.filter(is_short);
         if !self.members.contains(&from) {
             if self.change.joiners.get(&from).is_some_and(|&life| life > gone.life) {
@@ -204,7 +220,7 @@ impl Core {
     /// Takes the state of the program at the beginning of this view, for new members.
     pub fn snapshot_taken(&mut self, snapshot: &[u8]) {
         let Some(install) = self.change.last.clone() else { return };
-        let delivered = self.delivered;
+        let delivered = self.store.delivered;
         for rank in std::mem::take(&mut self.change.welcome) {
             if snapshot.len() > SNAPSHOT_MAX {
                 // The rank ends, and is no member in the next view.
@@ -217,7 +233,13 @@ impl Core {
         }
     }
 
-    pub fn on_welcome(&mut self, from: u32, install: Install, delivered: u64, snapshot: Vec<u8>) {
+    pub(super) fn on_welcome(
+        &mut self,
+        from: u32,
+        install: Install,
+        delivered: u64,
+        snapshot: Vec<u8>,
+    ) {
         let Some(life) = install.life_of(self.me) else { return };
         if self.ended.is_some() {
             let gone = self.last_word();
@@ -226,22 +248,25 @@ impl Core {
         if self.view.epoch > 0 || install.new.epoch <= self.change.joining.refused {
             return;
         }
-        if life != self.life {
+        if life != self.change.joining.life {
             // The view has a life before, which may have been there.
-            return self.post(from, Control::Join { rank: self.me, life: self.life });
+            return self
+                .post(from, Control::Join { rank: self.me, life: self.change.joining.life });
         }
-        if let Some(&of) = install.members.iter().find(|&rank| self.lost.contains(rank)) {
+        if let Some(&of) =
+            install.members.iter().find(|&rank| self.change.reach.lost.contains(rank))
+        {
             // This rank would, as a member, ask the others to exclude that one.
             self.end(OrderError::Unreachable { member: of as usize });
             let gone = self.last_word();
             return self.post(from, Control::Gone(gone));
         }
         self.actions.push_back(Action::Restore { snapshot });
-        (self.view, self.members, self.counter) =
-            (install.new, install.members.clone(), install.counter);
-        (self.base, self.place, self.next) = (install.base, install.base, install.base);
-        (self.stable, self.delivered) = (install.base, delivered);
-        self.begin_safe();
+        (self.view, self.members) = (install.new, install.members.clone());
+        self.own.counter = install.counter;
+        self.store.join(install.base, delivered);
+        self.keeping.join(install.base);
+        self.safe.begin(install.base);
         self.change.joining.contacts.clear();
         self.change.last = Some(install);
         // Ends that were heard of before may be of lives before.
@@ -252,5 +277,30 @@ impl Core {
             }
         }
         self.show_view(&[], Vec::new());
+    }
+
+    /// Returns the last state of this member, for the others.
+    pub fn last_word(&self) -> Gone {
+        let slots = self.store.slots_from(self.store.stable, &[]);
+        let standing = Standing {
+            next: self.store.next,
+            slots,
+            spare: None,
+            accepted: self.change.accepted.clone(),
+        };
+        let standing = Some(standing).filter(is_short);
+        Gone {
+            life: self.change.joining.life,
+            view: self.view,
+            promised: self.change.promised,
+            standing,
+        }
+    }
+
+    /// Returns the ranks that are told of this member's end: the others, or those that may let it
+    /// in.
+    pub fn heirs(&self) -> Vec<u32> {
+        let all = self.members.iter().chain(&self.change.joining.contacts).copied();
+        all.filter(|&rank| rank != self.me).collect()
     }
 }

@@ -1,8 +1,8 @@
 //! The member's controls besides changes of view, its waits, and the members that hold it up.
 
-use super::core::{Action, Core, Early};
-use super::wire::{Control, Slot};
-use super::Style;
+use super::{Action, Core, Early};
+use crate::order::wire::{Control, Slot};
+use crate::order::Style;
 use std::time::Duration;
 use weft_core::Instant;
 
@@ -21,10 +21,11 @@ const ANSWERS: Duration = Duration::from_millis(500);
 impl Core {
     /// Handles a control of a rank.
     pub fn handle(&mut self, from: u32, control: Control) {
-        if let Some(view) = control.view().filter(|&view| view != self.view || self.room.is_none())
+        if let Some(view) =
+            control.view().filter(|&view| view != self.view || self.own.room.is_none())
         {
             if self.is_early(view) {
-                self.keep_early(Early::Control(from, control));
+                self.early.keep(Early::Control(from, control), self.window);
             }
             return;
         }
@@ -42,18 +43,17 @@ impl Core {
             }
             Control::Held { have, .. } => self.note_held(from, have),
             Control::Query { view, place } => {
-                let holds = self.own.iter().any(|own| own.place == Some(place) && !own.sent)
-                    || self.asking && place >= self.base;
-                let next = self.next;
+                let holds = self.own.holds(place, self.store.base);
+                let next = self.store.next;
                 self.post(from, Control::Answer { view, place, next, holds });
             }
             Control::Answer { view, place, next, holds } => {
-                if (view, place) == (self.view, self.next) {
+                if (view, place) == (self.view, self.store.next) {
                     // A member far behind keeps the window shut.
-                    let behind = next.saturating_add(self.window / 2) < self.next;
+                    let behind = next.saturating_add(self.window / 2) < self.store.next;
                     let told = match holds || behind {
-                        true => &mut self.wait.holders,
-                        false => &mut self.wait.innocent,
+                        true => &mut self.patience.wait.holders,
+                        false => &mut self.patience.wait.innocent,
                     };
                     if !told.contains(&from) {
                         told.push(from);
@@ -66,24 +66,24 @@ impl Core {
 
     /// Takes the key of a counter made for a later view.
     pub fn counter_made(&mut self, key: Option<u64>) {
-        self.spare = key;
+        self.change.spare = key;
     }
 
     /// Describes the state of this member in a line.
     pub fn describe(&self) -> String {
-        let highest = self.slots.last().map_or(self.next, |place| place + 1);
+        let highest = self.store.slots.last().map_or(self.store.next, |place| place + 1);
         let mut text = format!(
             "view {} ({:#x}) of ranks {:?}, {} messages delivered, next place {} of {highest}, \
              {} stable, {} packets of its own on their way",
             self.view.epoch,
             self.view.stamp,
             self.members,
-            self.delivered,
-            self.next,
-            self.stable,
+            self.store.delivered,
+            self.store.next,
+            self.store.stable,
             self.own.len()
         );
-        if self.asking {
+        if self.own.asking {
             text += ", waits for the counter";
         }
         if self.change.is_frozen() {
@@ -98,8 +98,8 @@ impl Core {
         if !self.change.joiners.is_empty() {
             text += &format!(", to let in ranks {:?}", self.change.joiners.keys());
         }
-        if !self.lost.is_empty() {
-            text += &format!(", gave up ranks {:?}", self.lost);
+        if !self.change.reach.lost.is_empty() {
+            text += &format!(", gave up ranks {:?}", self.change.reach.lost);
         }
         if let Some(ended) = &self.ended {
             text += &format!(", ended: {ended}");
@@ -112,10 +112,9 @@ impl Core {
         if self.ended.is_some() {
             return false;
         }
-        let has_gap = self.slots.last().is_some_and(|place| place >= self.next);
-        has_gap
-            || !self.outgoing.is_empty()
-            || !self.accepted.is_empty()
+        self.store.has_gap()
+            || !self.own.outgoing.is_empty()
+            || self.store.unplaced.has_places()
             || self.change.is_frozen()
             || self.view.epoch == 0
             || self.wants_change()
@@ -123,21 +122,21 @@ impl Core {
 
     /// Does what is due during waits.
     pub fn tick(&mut self, now: Instant, warn_after: Duration) {
-        self.now = now;
+        self.patience.now = now;
         self.end_if_lonely(now, GRACE);
-        let mark = (self.next, self.stable, self.view, self.change.promised);
-        if !self.waits() || mark != self.wait.mark {
-            if self.wait.watches {
+        let mark = (self.store.next, self.store.stable, self.view, self.change.promised);
+        if !self.waits() || mark != self.patience.wait.mark {
+            if self.patience.wait.watches {
                 self.watch(false);
             }
-            self.slow.clear();
-            self.wait = super::core::Wait { mark, since: Some(now), ..Default::default() };
+            self.patience.slow.clear();
+            self.patience.wait = super::Wait { mark, since: Some(now), ..Default::default() };
             if !self.waits() {
-                self.wait.since = None;
+                self.patience.wait.since = None;
             }
             return;
         }
-        let since = *self.wait.since.get_or_insert(now);
+        let since = *self.patience.wait.since.get_or_insert(now);
         let waited = now.since(since);
         let at = self.members.iter().position(|&rank| rank == self.me).unwrap_or(0) as u32;
         if self.change.again && waited >= AGAIN[0] + AGAIN[1] * at {
@@ -161,15 +160,15 @@ impl Core {
 
     /// Notes that the program waits for messages of others, or waits no more.
     pub fn expect(&mut self, on: bool) {
-        if self.expects != on && self.ended.is_none() {
-            self.expects = on;
-            self.watch(self.wait.watches);
+        if self.patience.expects != on && self.ended.is_none() {
+            self.patience.expects = on;
+            self.watch(self.patience.wait.watches);
         }
     }
 
     /// Notices the silence of all others if `all`; else of two while the program waits, so that
     /// each member is watched by another.
-    pub fn watch(&mut self, all: bool) {
+    pub(super) fn watch(&mut self, all: bool) {
         let others = self.members.iter().chain(&self.change.joining.contacts).copied();
         let suspects = &self.change.suspects;
         let lives = |rank: &u32| *rank != self.me && !suspects.contains_key(rank);
@@ -177,24 +176,24 @@ impl Core {
         if !all {
             let next = ranks.iter().copied().find(|&rank| rank > self.me);
             let two = [ranks.first().copied(), next];
-            ranks.retain(|&rank| self.expects && two.contains(&Some(rank)));
+            ranks.retain(|&rank| self.patience.expects && two.contains(&Some(rank)));
         }
-        self.wait.watches = all;
+        self.patience.wait.watches = all;
         self.actions.push_back(Action::Watch { ranks });
     }
 
     /// Asks all members about the place that is awaited, then names those that hold it up: they
     /// have it, or do not answer.
     fn name_slow(&mut self, waited: Duration, warn_after: Duration) {
-        if self.paused && !self.wait.said {
-            self.wait.said = true;
-            self.slow = vec![self.me];
+        if self.store.paused && !self.patience.wait.said {
+            self.patience.wait.said = true;
+            self.patience.slow = vec![self.me];
             let text = "an ordered group is held up: this rank does not receive its messages";
             self.actions.push_back(Action::Say { text: text.to_string() });
             return;
         }
-        if !self.wait.said && self.members.is_empty() {
-            self.wait.said = true;
+        if !self.patience.wait.said && self.members.is_empty() {
+            self.patience.wait.said = true;
             let (asked, time) = (&self.change.joining.contacts, waited.as_secs_f64());
             let text = format!(
                 "waiting for {time:.1} s to be let into an ordered group by ranks {asked:?}"
@@ -202,21 +201,21 @@ impl Core {
             self.actions.push_back(Action::Say { text });
             return;
         }
-        if !self.wait.said {
-            self.wait.said = true;
-            let (view, place) = (self.view, self.next);
+        if !self.patience.wait.said {
+            self.patience.wait.said = true;
+            let (view, place) = (self.view, self.store.next);
             self.post_all(&Control::Query { view, place });
             return;
         }
-        if waited < warn_after + ANSWERS || !self.slow.is_empty() {
+        if waited < warn_after + ANSWERS || !self.patience.slow.is_empty() {
             return;
         }
-        let innocent = |rank: &u32| self.wait.innocent.contains(rank) || *rank == self.me;
+        let innocent = |rank: &u32| self.patience.wait.innocent.contains(rank) || *rank == self.me;
         let slow: Vec<u32> = self.members.iter().copied().filter(|rank| !innocent(rank)).collect();
         if slow.is_empty() {
             return;
         }
-        let each = slow.iter().map(|rank| match self.wait.holders.contains(rank) {
+        let each = slow.iter().map(|rank| match self.patience.wait.holders.contains(rank) {
             true => format!("rank {rank}, which holds it up"),
             false => format!("rank {rank}, which does not answer"),
         });
@@ -224,9 +223,9 @@ impl Core {
         let text = format!(
             "waiting for {:.1} s for message {} of an ordered group: {who}",
             waited.as_secs_f64(),
-            self.delivered
+            self.store.delivered
         );
-        self.slow = slow;
+        self.patience.slow = slow;
         self.actions.push_back(Action::Say { text });
     }
 }

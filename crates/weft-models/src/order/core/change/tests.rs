@@ -1,7 +1,7 @@
 //! Tests of changes of view: members by themselves, without a network.
 
+use super::super::lives::HANDED_MAX;
 use super::*;
-use crate::order::grave::HANDED_MAX;
 use crate::order::{Options, Style};
 use std::collections::VecDeque;
 
@@ -168,7 +168,7 @@ fn flush__of_a_suspect_that_falls_silent_is_followed_by_another_attempt() {
     cores.of(1).suspect(0, false, true);
     let is_flush = |(to, post): &(u32, Control)| *to == 2 && matches!(post, Control::Flush { .. });
     assert!(cores.posts_of(1).iter().any(is_flush));
-    let (view, next) = (cores.of(1).view, cores.of(1).next);
+    let (view, next) = (cores.of(1).view, cores.of(1).store.next);
     cores.of(1).handle(
         0,
         Control::Flush { view, stamp: stamp(9, 0), next, held: Vec::new(), joiners: Vec::new() },
@@ -217,7 +217,7 @@ fn lag__of_a_later_life_leaves_the_last_state_of_the_member() {
 #[test]
 fn welcome__of_a_life_before_is_not_taken_and_the_author_learns_of_it() {
     let mut cores = Cores::joiner(2);
-    cores.of(2).life = LIFE + 1;
+    cores.of(2).change.joining.life = LIFE + 1;
     let install = install(2, &[2]);
     let welcome = |install| Control::Welcome { install, delivered: 0, snapshot: Vec::new() };
     cores.of(2).handle(0, welcome(install.clone()));
@@ -267,7 +267,7 @@ fn enter__a_rank_that_joins_again_is_suspected_no_more_by_any_member() {
 fn excluded__forgets_early_messages_of_no_later_view() {
     let mut cores = Cores::joiner(2);
     let submit = |epoch| Control::Submit { view: view(epoch), number: 0, data: Vec::new() };
-    let kept = |core: &Core| core.early.values().map(Vec::len).sum::<usize>();
+    let kept = |core: &Core| core.early.len();
     cores.of(2).handle(1, submit(4));
     cores.of(2).handle(1, submit(6));
     cores.of(2).handle_cast(1, 1, &[7, 0, 0, 0, 0, 0, 0, 0]);
@@ -294,7 +294,7 @@ fn numbers__of_a_peer_are_bounded() {
     for _ in 0..3 {
         cores.of(1).handle(2, answer.clone());
     }
-    assert_eq!(cores.of(1).wait.innocent, [2]);
+    assert_eq!(cores.of(1).patience.wait.innocent, [2]);
     // The last state of a member is as short as its own rule says.
     let slots = vec![(0, slot(vec![0; HANDED_MAX]))];
     let standing = Some(Standing { next: 0, slots, spare: None, accepted: None });
@@ -305,7 +305,7 @@ fn numbers__of_a_peer_are_bounded() {
 #[test]
 fn flush__after_the_greatest_stamp_no_attempt_has_a_lesser_one() {
     let mut cores = Cores::open();
-    let (view, next) = (cores.of(1).view, cores.of(1).next);
+    let (view, next) = (cores.of(1).view, cores.of(1).store.next);
     let flush =
         Control::Flush { view, stamp: u32::MAX, next, held: Vec::new(), joiners: Vec::new() };
     cores.of(1).handle(2, flush);

@@ -16,9 +16,10 @@
 //! its last state to the others (`Gone`), and is not needed then. Members that cannot reach a
 //! quorum end with an error, so there are never two groups.
 
-use super::core::{Action, Core, Early};
-use super::wire::{stamp, Accepted, Control, Gone, Install, Placed, Slot, Standing, ViewId};
-use super::OrderError;
+use super::lives::Reach;
+use super::{Action, Core, Early};
+use crate::order::wire::{stamp, Accepted, Control, Gone, Install, Placed, Slot, Standing, ViewId};
+use crate::order::OrderError;
 use crate::quorum::is_quorum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use weft_core::Instant;
 
 /// State of changes of a member.
 #[derive(Default)]
-pub(super) struct Change {
+pub(in crate::order) struct Change {
     /// The greatest stamp of an attempt that this member takes part in; 0: none.
     pub promised: u32,
     /// Ranks that have failed; true if their processes are known to have ended.
@@ -49,14 +50,17 @@ pub(super) struct Change {
     pub welcome: Vec<u32>,
     /// True if another attempt was in the way of this member's: it tries again later.
     pub again: bool,
-    /// Ranks that cannot join, each with a member that has given it up.
-    pub unreachable: BTreeMap<u32, u32>,
     pub joining: Joining,
+    /// Key of a counter of this member for a later view.
+    pub spare: Option<u64>,
+    pub reach: Reach,
 }
 
 /// State of a rank that wants to join.
 #[derive(Default)]
-pub(super) struct Joining {
+pub(in crate::order) struct Joining {
+    /// The number of this life of the rank (see [`Control::Join`]).
+    pub life: u64,
     /// Views up to this one have no place for this rank.
     pub refused: u32,
     /// Ranks that this one may ask, and the time at which it has asked one.
@@ -65,7 +69,7 @@ pub(super) struct Joining {
 }
 
 /// An attempt of this member.
-pub(super) struct Attempt {
+pub(in crate::order) struct Attempt {
     stamp: u32,
     /// Members that are asked.
     proposed: Vec<u32>,
@@ -126,7 +130,7 @@ impl Core {
     }
 
     /// Notes the failure of a rank; tells others if this member has noticed it itself.
-    pub fn suspect(&mut self, rank: u32, certain: bool, is_own: bool) {
+    pub(super) fn suspect(&mut self, rank: u32, certain: bool, is_own: bool) {
         if rank == self.me || self.ended.is_some() {
             return;
         }
@@ -149,12 +153,12 @@ impl Core {
         self.consider();
     }
 
-    pub fn is_suspect(&self, rank: u32) -> bool {
+    pub(super) fn is_suspect(&self, rank: u32) -> bool {
         self.change.suspects.contains_key(&rank)
     }
 
     /// True if the view has to change.
-    pub fn wants_change(&self) -> bool {
+    pub(super) fn wants_change(&self) -> bool {
         let change = &self.change;
         self.view.epoch == 0
             || self.members.iter().any(|&rank| self.is_suspect(rank))
@@ -163,7 +167,7 @@ impl Core {
     }
 
     /// Begins an attempt if this member is its author; else tells the author why one is wanted.
-    pub fn consider(&mut self) {
+    pub(super) fn consider(&mut self) {
         if self.ended.is_some() || !self.members.contains(&self.me) || !self.wants_change() {
             return;
         }
@@ -214,15 +218,12 @@ impl Core {
             return;
         }
         // Slots that have a place keep it; those that were sent are in the store.
-        for own in self.own.iter().filter(|own| !own.sent) {
-            if let Some(place) = own.place {
-                let slot = Slot { sender: self.me, number: own.number, data: own.data.clone() };
-                self.slots.insert_new(place, slot);
-            }
+        for (place, slot) in self.own.unsent(self.me) {
+            self.store.slots.insert_new(place, slot);
         }
     }
 
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         // An attempt whose stamp is less than what one has promised that has resigned could miss
         // the view that the other attempt has led to.
         let promised = self.resigned().map(|(_, gone, _)| gone.promised).max().unwrap_or(0);
@@ -249,9 +250,10 @@ impl Core {
         let joiners = self.change.joiners.iter().map(|(&rank, &life)| (rank, life));
         let joiners: BTreeMap<u32, u64> = joiners.filter(|(rank, _)| lives(rank)).collect();
         let leavers = self.change.leavers.keys().copied().collect();
-        let states = BTreeMap::from([(self.me, (self.next, self.spare))]);
-        let slots: BTreeMap<u64, Slot> = self.slots_from(self.next, &[]).into_iter().collect();
-        let (view, next) = (self.view, self.next);
+        let states = BTreeMap::from([(self.me, (self.store.next, self.change.spare))]);
+        let slots: BTreeMap<u64, Slot> =
+            self.store.slots_from(self.store.next, &[]).into_iter().collect();
+        let (view, next) = (self.view, self.store.next);
         let held: Vec<u64> = slots.keys().copied().collect();
         for &rank in proposed.iter().filter(|&&rank| rank != self.me) {
             let held = held.clone();
@@ -279,7 +281,7 @@ impl Core {
 
     /// Ends this member if no quorum has been in reach for so long that members which have ended
     /// would have told their last states.
-    pub fn end_if_lonely(&mut self, now: Instant, grace: Duration) {
+    pub(super) fn end_if_lonely(&mut self, now: Instant, grace: Duration) {
         if !self.change.is_lonely {
             return;
         }
@@ -292,7 +294,7 @@ impl Core {
     }
 
     /// Handles a control that concerns changes.
-    pub fn handle_change(&mut self, from: u32, control: Control) {
+    pub(super) fn handle_change(&mut self, from: u32, control: Control) {
         let is_outside = !self.members.contains(&from) && self.view.epoch > 0;
         if is_outside && matches!(control, Control::Suspect { rank, .. } if rank != from) {
             return self.post(from, Control::Excluded { view: self.view });
@@ -368,9 +370,9 @@ impl Core {
         unreachable: Vec<u32>,
     ) {
         // Nobody is further behind than the account, or ahead by more than the window.
-        let most = self.next.saturating_add(4 * self.window);
-        if view == self.view && !(self.stable..=most).contains(&standing.next) {
-            return self.dropped += 1;
+        let most = self.store.next.saturating_add(4 * self.window);
+        if view == self.view && !(self.store.stable..=most).contains(&standing.next) {
+            return;
         }
         let Some(attempt) = &mut self.change.attempt else { return };
         if view == self.view && stamp == attempt.stamp && attempt.decided.is_none() {
@@ -415,10 +417,11 @@ impl Core {
             return self.post(from, Control::Nack { view, promised });
         }
         self.take_part(from, stamp);
-        let (slots, spare) = (self.slots_from(next, held), self.spare);
+        let (slots, spare) = (self.store.slots_from(next, held), self.change.spare);
         let accepted = self.change.accepted.clone();
-        let standing = Standing { next: self.next, slots, spare, accepted };
-        let unreachable = joiners.into_iter().filter(|rank| self.lost.contains(rank)).collect();
+        let standing = Standing { next: self.store.next, slots, spare, accepted };
+        let unreachable =
+            joiners.into_iter().filter(|rank| self.change.reach.lost.contains(rank)).collect();
         self.post(from, Control::State { view, stamp, standing, unreachable });
     }
 
@@ -434,7 +437,7 @@ impl Core {
 
     /// Sends a rank that is one view behind this member's view, if it has a place there, and tells
     /// one that is no member so. True if the rank is brought up.
-    pub fn bring_up(&mut self, rank: u32, view: ViewId, next: u64) -> bool {
+    pub(super) fn bring_up(&mut self, rank: u32, view: ViewId, next: u64) -> bool {
         let last = self.change.last.clone().filter(|last| last.old == view);
         let Some(install) = last.filter(|last| last.members.contains(&rank)) else {
             // A message that a member has sent views ago, or in a life before, is not of its view.
@@ -443,7 +446,7 @@ impl Core {
             }
             return false;
         };
-        let up_to = self.slots.range(next.min(install.base)..install.base);
+        let up_to = self.store.slots.range(next.min(install.base)..install.base);
         let slots = up_to.map(|(place, slot)| (place, slot.clone())).collect();
         self.post(rank, Control::Install { install, slots });
         true
@@ -464,14 +467,14 @@ impl Core {
         };
         let base = install.base;
         let places = |from: u64| -> Vec<Placed> {
-            let slot = |place| self.slots.get(place).or_else(|| attempt.slots.get(&place));
+            let slot = |place| self.store.slots.get(place).or_else(|| attempt.slots.get(&place));
             (from..base).filter_map(|place| Some((place, slot(place)?.clone()))).collect()
         };
         let joins = |rank: &u32| install.members.contains(rank);
         let unreachable = attempt.unreachable.iter().map(|(&rank, &of)| (rank, of));
         let unreachable: Vec<(u32, u32)> = unreachable.filter(|(rank, _)| !joins(rank)).collect();
         let accepted = Accepted { stamp: attempt.stamp, install };
-        let own = places(self.next);
+        let own = places(self.store.next);
         let to_others = attempt.states.iter().filter(|(&rank, _)| rank != self.me);
         let posts: Vec<Action> = to_others
             .map(|(&to, &(next, _))| {
@@ -481,7 +484,7 @@ impl Core {
             .collect();
         self.actions.extend(posts);
         for (rank, of) in unreachable {
-            self.change.unreachable.insert(rank, of);
+            self.change.reach.unreachable.insert(rank, of);
             self.on_unreachable(rank, of);
         }
         if let Some(attempt) = &mut self.change.attempt {
@@ -494,12 +497,13 @@ impl Core {
     /// Returns the view that follows from the states of all that were asked.
     fn next_view(&self, attempt: &Attempt) -> Install {
         let nexts = || attempt.states.values().map(|&(next, _)| next);
-        let stable = nexts().min().unwrap_or(self.next);
+        let stable = nexts().min().unwrap_or(self.store.next);
         // Up to the first place that nobody has: a member that has failed may have delivered its
         // slot, and sent others after that.
-        let is_here =
-            |place: &u64| self.slots.get(*place).is_some() || attempt.slots.contains_key(place);
-        let most = nexts().max().unwrap_or(self.next);
+        let is_here = |place: &u64| {
+            self.store.slots.get(*place).is_some() || attempt.slots.contains_key(place)
+        };
+        let most = nexts().max().unwrap_or(self.store.next);
         let base = (most..).find(|place| !is_here(place)).unwrap_or(most);
         let stays = |rank: &u32| !attempt.leavers.contains(rank);
         let counter = attempt.states.iter().filter(|(rank, _)| stays(rank));
@@ -520,13 +524,7 @@ impl Core {
 
     /// Accepts a view, with the slots up to it.
     fn accept(&mut self, accepted: Accepted, slots: Vec<Placed>) {
-        // All places from the receiver's on are there: one beyond them is not the author's.
-        let end = self.next.saturating_add(slots.len() as u64).min(accepted.install.base);
-        for (place, slot) in slots {
-            if (self.next..end).contains(&place) {
-                self.slots.insert_new(place, slot);
-            }
-        }
+        self.store.add_next(slots, accepted.install.base);
         self.change.accepted = Some(accepted);
     }
 
@@ -606,15 +604,15 @@ impl Core {
 
     /// Enters a view: delivers the rest of the old one, then begins anew.
     fn enter(&mut self, install: &Install, slots: Vec<Placed>) {
-        self.slots.forget_from(install.base);
+        self.store.slots.forget_from(install.base);
         // All places from the receiver's on are there: one beyond them is not the author's.
-        let end = self.next.saturating_add(slots.len() as u64);
+        let end = self.store.next.saturating_add(slots.len() as u64);
         for (place, slot) in slots {
-            if (self.next..end).contains(&place) {
-                self.slots.insert(place, slot);
+            if (self.store.next..end).contains(&place) {
+                self.store.slots.insert(place, slot);
             }
         }
-        while self.next < install.base {
+        while self.store.next < install.base {
             if !self.deliver() {
                 // The author sends all that this member lacks.
                 return self.end(OrderError::Broken);
@@ -628,26 +626,18 @@ impl Core {
         }
         // Ranks that begin anew were out as well.
         for rank in old.iter().filter(|&rank| is_out(rank) || install.life_of(*rank).is_some()) {
-            self.penalties.add(*rank, self.now);
+            self.change.reach.penalties.add(*rank, self.patience.now);
         }
-        (self.view, self.base, self.place) = (install.new, install.base, install.base);
-        self.stable = install.stable.max(self.stable);
-        self.counter = install.counter;
-        if self.counter.is_some_and(|(rank, _)| rank == self.me) {
-            self.spare = None;
+        self.view = install.new;
+        self.store.begin(install.base, install.stable);
+        self.keeping.begin(install.base);
+        self.own.begin(install.counter);
+        if install.counter.is_some_and(|(rank, _)| rank == self.me) {
+            self.change.spare = None;
             self.actions.push_back(Action::MakeCounter);
         }
-        self.incoming.clear();
-        self.outgoing.begin_anew();
-        self.own.clear();
-        self.begin_safe();
-        self.unplaced.clear();
-        self.accepted.clear();
-        self.backlog.clear();
-        self.forget_loose();
-        self.asking = false;
-        self.room = None;
-        self.next_of.clear();
+        self.safe.begin(install.base);
+        self.loose.clear();
         let attempt = self.change.attempt.take();
         self.end_change(install);
         if !self.members.contains(&self.me) {
@@ -679,7 +669,7 @@ impl Core {
         (change.is_lonely, change.lonely) = (false, None);
         change.last = Some(install.clone());
         change.joiners.retain(|rank, _| !install.members.contains(rank));
-        change.unreachable.retain(|_, of| install.members.contains(of));
+        change.reach.unreachable.retain(|_, of| install.members.contains(of));
         change.leavers.retain(|rank, epoch| {
             let begins_anew = install.life_of(*rank).is_some() && *epoch < install.new.epoch;
             install.members.contains(rank) && !begins_anew
@@ -695,7 +685,7 @@ impl Core {
     }
 
     /// Tells the program of the view.
-    pub fn show_view(&mut self, old: &[u32], left: Vec<u32>) {
+    pub(super) fn show_view(&mut self, old: &[u32], left: Vec<u32>) {
         let (view, members) = (self.view, self.members.clone());
         let joined: Vec<u32> = members.iter().copied().filter(|rank| !old.contains(rank)).collect();
         self.actions.push_back(Action::View { view, members, joined, left });
@@ -706,10 +696,10 @@ impl Core {
         if view != self.view || self.ended.is_some() {
             return;
         }
-        self.room = Some(room);
-        self.watch(self.wait.watches);
+        self.own.room = Some(room);
+        self.watch(self.patience.wait.watches);
         self.report_now();
-        for early in std::mem::take(&mut self.early).into_values().flatten() {
+        for early in self.early.take() {
             match early {
                 Early::Control(from, control) => self.handle(from, control),
                 Early::Cast(from, kind, bytes) => self.handle_cast(from, kind, &bytes),

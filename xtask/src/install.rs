@@ -218,9 +218,7 @@ pub fn install(options: &Options) -> Result<bool, String> {
             to.write(&format!("share/man/{name}"), &text)?;
         }
     }
-    let help = output_of(Command::new(built.join("weftd")).arg("--help"))
-        .ok_or("`weftd --help` failed")?;
-    to.write("share/man/man8/weftd.8", &manual::of_agent(&help))?;
+    agent_texts(&built.join("weftd-pages"), &mut to)?;
     to.finish()?;
     println!("{}", make_user(options));
     Ok(true)
@@ -318,6 +316,22 @@ fn slim(library: &Path) {
     objcopy.args(["--strip-debug", "-R", ".llvmbc", "-R", ".llvmcmd"]).arg(library);
     if !succeeds(&mut objcopy) {
         println!("{} is larger than need be", library.display());
+    }
+}
+
+/// Installs the manual page of the agent, and its completions for shells.
+fn agent_texts(pages: &Path, to: &mut Install) -> Result<(), String> {
+    let texts = [
+        "share/man/man8/weftd.8",
+        "share/bash-completion/completions/weftd",
+        "share/zsh/site-functions/_weftd",
+        "share/fish/vendor_completions.d/weftd.fish",
+    ];
+    texts.iter().for_each(|name| to.note_folders(name));
+    to.names.extend(texts.map(String::from));
+    match succeeds(Command::new(pages).arg(to.root.join("share"))) {
+        true => Ok(()),
+        false => Err("`weftd-pages` failed".into()),
     }
 }
 
@@ -434,8 +448,9 @@ pub fn suite() -> Outcome {
     check("a page of a C function", page("man3/weft_send.3").contains("int weft_send("));
     check("a page of vipl.h", page("man3/VipOpenNic.3").contains("VIP_RETURN VipOpenNic("));
     check("a page of MX", page("man3/mx_isend.3").contains("mx_return_t mx_isend("));
-    let bash = prefix.join("share/bash-completion/completions/weft");
-    check("completions", said(Path::new("bash"), &["-n", &bash.display().to_string()]).is_some());
+    let scripts = prefix.join("share/bash-completion/completions");
+    let holds = |name| said(Path::new("bash"), &["-n", &scripts.join(name).display().to_string()]);
+    check("completions", ["weft", "weftd"].map(holds).iter().all(Option::is_some));
     check("removed", uninstall(&prefix).is_ok());
     let left = fs::read_dir(&prefix).map(|folder| folder.count());
     check("nothing is left", left.is_ok_and(|left| left == 0));

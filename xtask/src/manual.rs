@@ -1,5 +1,4 @@
-//! Generated manual pages: of the C functions from the comments of their headers, of the agent from
-//! its own help.
+//! Generated manual pages: of the C functions, from the comments of their headers.
 
 mod parameters;
 
@@ -342,21 +341,6 @@ pub fn of_header(of: &Header, header: &str) -> BTreeMap<String, String> {
     pages
 }
 
-/// Makes the page of the agent from the output of `weftd --help`.
-pub fn of_agent(help: &str) -> String {
-    let (about, rest) = help.split_once("usage:").unwrap_or(("", help));
-    let (usage, rest) = rest.split_once('\n').unwrap_or((rest, ""));
-    let (options, after) = rest.trim_start_matches('\n').split_once("\n\n").unwrap_or((rest, ""));
-    let parts = [
-        ("SYNOPSIS", verbatim(usage.trim())),
-        ("DESCRIPTION", roff(about.trim_start_matches("weftd:").trim())),
-        ("OPTIONS", verbatim(options)),
-        ("RIGHTS", roff(after)),
-        ("SEE ALSO", "weft\\-run(1)\n".into()),
-    ];
-    page("weftd", 8, "weftd - the agent of a host for weft's ranks", &parts)
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -425,13 +409,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn of_agent__keeps_the_lines_of_options() {
-        let text =
-            of_agent("weftd: the agent.\n\nusage: weftd [options]\n\n  --sessions N  ranks\n\nIt.");
-        assert!(text.contains(".SH OPTIONS\n.nf\n  \\-\\-sessions N  ranks\n.fi\n"), "{text}");
-        assert!(text.contains(".SH RIGHTS\nIt.\n"), "{text}");
     }
 }

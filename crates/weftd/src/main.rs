@@ -10,7 +10,7 @@ use weft_cluster::desk;
 use weft_link::copied::Origin;
 use weft_sys::agent::PATIENCE;
 use weftd::limit::Limited;
-use weftd::options::{Action, Options, HELP};
+use weftd::options::{Action, Options};
 use weftd::{places, rights, status, sys, Agent};
 
 /// The log of this process.
@@ -19,11 +19,8 @@ type Logger = Limited<env_logger::Logger>;
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args_os().skip(1)) {
         Ok(options) => options,
-        Err(why) => {
-            eprintln!("weftd: {why}");
-            // The exit status of every command for a wrong command line.
-            return ExitCode::from(2);
-        }
+        // Help ends with status 0, a wrong command line with 2, as in every command.
+        Err(said) => said.exit(),
     };
     let logger = start_log();
     let result = run(options, logger);
@@ -56,8 +53,6 @@ fn line(out: &mut env_logger::fmt::Formatter, record: &log::Record<'_>) -> std::
 fn run(options: Options, logger: &Logger) -> Result<(), String> {
     let absent = |e: std::io::Error| format!("no agent answers at {}: {e}", options.name);
     match options.action {
-        Action::Help => print!("{HELP}"),
-        Action::Version => println!("weftd {}", weftd::version()),
         Action::Status => {
             let (text, foreign) = status::status_of_any(&options.name).map_err(absent)?;
             show(&options.name, &text, foreign.as_deref());

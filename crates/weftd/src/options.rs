@@ -1,7 +1,13 @@
 //! Settings of the agent, from its command line.
 
+mod line;
+
+pub use line::command;
+
 use crate::cluster::ClusterOptions;
-use lexopt::{Arg::Long, Arg::Short, Parser, ValueExt};
+use clap::error::ErrorKind;
+use clap::Parser;
+use line::{Line, LinkSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -105,8 +111,56 @@ impl fmt::Display for Sharing {
     }
 }
 
-/// Most sessions of an agent.
-const SESSIONS_MAX: usize = 512;
+/// A quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// Ranks of one user.
+    Ranks,
+    /// Peers of one rank.
+    Peers,
+    /// Bytes kept for one rank in each direction.
+    Bytes,
+    /// Words for fetch-and-add of one rank.
+    Words,
+    /// Multicast groups of one rank.
+    Groups,
+    /// Ranks of one user that share memory with other containers.
+    Sharing,
+}
+
+impl Quota {
+    fn parse(text: &str) -> Option<Quota> {
+        Some(match text {
+            "ranks" => Quota::Ranks,
+            "peers" => Quota::Peers,
+            "bytes" => Quota::Bytes,
+            "words" => Quota::Words,
+            "groups" => Quota::Groups,
+            "sharing" => Quota::Sharing,
+            _ => return None,
+        })
+    }
+}
+
+impl Default for Quotas {
+    fn default() -> Quotas {
+        Quotas { ranks: None, peers: 1024, bytes: 16 << 20, words: 4096, groups: 64, sharing: None }
+    }
+}
+
+impl Quotas {
+    /// Sets one.
+    fn set(&mut self, quota: Quota, amount: usize) {
+        match quota {
+            Quota::Ranks => self.ranks = Some(amount),
+            Quota::Peers => self.peers = u32::try_from(amount).unwrap_or(u32::MAX),
+            Quota::Bytes => self.bytes = amount.max(1 << 20),
+            Quota::Words => self.words = amount,
+            Quota::Groups => self.groups = amount,
+            Quota::Sharing => self.sharing = Some(amount),
+        }
+    }
+}
 
 /// The action of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,10 +173,6 @@ pub enum Action {
     Find,
     /// Ask the agent that serves to end, if no ranks are attached.
     Stop,
-    /// Print the options.
-    Help,
-    /// Print the version.
-    Version,
 }
 
 /// All settings. More than 15 fields: each is one option of the command.
@@ -167,38 +217,6 @@ pub struct Options {
     pub cluster: ClusterOptions,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            action: Action::Serve,
-            name: default_name(),
-            sessions: 16,
-            interfaces: None,
-            kind: EtherType::default(),
-            packet: true,
-            xdp: false,
-            udp: true,
-            ports: Ports::ANY,
-            kernel: false,
-            user: None,
-            once: false,
-            spin: Duration::from_micros(200),
-            faults: None,
-            connections: RUNS_MAX,
-            sharing: Sharing::Same,
-            quotas: Quotas {
-                ranks: None,
-                peers: 1024,
-                bytes: 16 << 20,
-                words: 4096,
-                groups: 64,
-                sharing: None,
-            },
-            cluster: ClusterOptions::default(),
-        }
-    }
-}
-
 /// Returns the name that ranks use (`WEFT_AGENT`), else `/run/weft/agent.sock` for root, else a
 /// path in the user's runtime folder, else an abstract name.
 fn default_name() -> String {
@@ -210,145 +228,74 @@ fn default_name() -> String {
     names.into_iter().nth(first).unwrap_or_else(|| "@weft-agent".into())
 }
 
-/// A wrong word of the command line; the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong(String);
-
-impl Wrong {
-    /// Makes it from the reason.
-    pub fn new(why: String) -> Wrong {
-        Wrong(why)
+/// Returns the ports of UDP sockets that the environment names; else any.
+fn usual_ports() -> Result<Ports, clap::Error> {
+    let range = std::env::var(ports::VARIABLE).unwrap_or_default();
+    match range.is_empty() {
+        true => Ok(Ports::ANY),
+        false => {
+            range.parse().map_err(|e| wrong(format_args!("{} {range:?}: {e}", ports::VARIABLE)))
+        }
     }
 }
 
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; `weftd --help` lists the options", self.0)
-    }
+/// Returns the error of a command line.
+pub(crate) fn wrong(why: impl fmt::Display) -> clap::Error {
+    command().error(ErrorKind::ValueValidation, why)
 }
 
-impl std::error::Error for Wrong {}
-
-/// The text of `--help`.
-pub const HELP: &str = "\
-weftd: the agent of a host. Serves ranks (`weft run --link agent`) that have no
-right to raw sockets, and acknowledges, forwards and counts in their place while
-they compute.
-
-usage: weftd [options]
-
-  --name NAME        name of the socket: a path, or @ and an abstract name
-                     [WEFT_AGENT, else /run/weft/agent.sock for root,
-                     $XDG_RUNTIME_DIR/weft/agent.sock for other users]
-  --sessions N       ranks served at a time; raw sockets opened on each
-                     interface [16]
-  --interfaces LIST  interfaces for raw sockets, separated by commas [all]
-  --ethertype HEX    EtherType of raw frames [88b5]
-  --links LIST       of packet (raw Ethernet, needs CAP_NET_RAW), xdp (an XDP
-                     program whose queues all ranks share; needs CAP_NET_ADMIN
-                     and CAP_BPF too) and udp [packet,udp]
-  --udp-ports RANGE  ports of UDP sockets, as 50000-50999 [WEFT_UDP_PORTS, else
-                     any]
-  --kernel           serve counters in the kernel too (WEFT_FETCH_ADD=kernel),
-                     by an XDP program on each interface with an IPv4 address;
-                     needs CAP_NET_ADMIN and CAP_BPF, and not xdp among the
-                     links. In generic mode it costs large packets a copy
-  --user NAME        user to become after set-up when started by root; '' to
-                     stay [weft, if that user exists; else a number that no user
-                     has]
-  --once             end when the last rank has left
-  --spin-us N        time for which it yields the core before sleeping [200]
-  --quota KEY=N      limit of one user or rank; repeat for more: ranks (of a
-                     user) [all sessions but a quarter; for the user who started
-                     it all], peers (of a rank) [1024], bytes (kept for a rank,
-                     each way) [16M], words (for fetch-and-add) [4096], groups
-                     [64], sharing (ranks of a user that share memory with other
-                     containers) [384]
-  --share USERS      ranks in different containers of this host share memory if
-                     they are of one job, and of: same (one user), any (any
-                     users), or ranges of user numbers such as 100000-165535,
-                     within which users may differ; off: none [same]
-  --cluster NAME     make one cluster with the agents of other hosts that have
-                     this name and its key: hosts and names, `weft cluster`,
-                     `weft names`
-  --cluster-key FILE  its key, made by `weft cluster init`
-                     [/etc/weft/cluster.key for root, ~/.config/weft/cluster.key
-                     for other users]
-  --join LIST        places of other agents, separated by commas: HOST,
-                     HOST:PORT, n[1-9], a name with several addresses (a
-                     headless service), @FILE, slurm (the hosts of the
-                     allocation); one without a port is reached at this agent's
-                     --cluster-port; they are looked up again and again
-  --cluster-port N   UDP port of the agents [7117]
-  --cluster-address IP  address at which others reach this agent [by route]
-  --cluster-multicast on|off  call agents on the local network [on]
-  --tolerance-ms N   silence after which a host is lost, the same on all hosts,
-                     50 to 30000 [1500]
-  --names-quota N    claims of names of one user [1024]
-  --names-rule RULE  USERS:TYPES:WORDS, as 1000-1999:5000-5999:no-claim,see-own;
-                     repeat for more, the first that holds counts
-                     [all:all:claim,see-all]
-  --faults SPEC      faults that its UDP links inject, for tests:
-                     loss=1%,dup=1%,reorder=1%,seed=7
-  --status           print the status of the agent at NAME; without --name and
-                     WEFT_AGENT, of the one that ranks find
-  --stop             end the agent at NAME, unless ranks are attached
-  --version, --help
-
-It needs CAP_NET_RAW for raw sockets (setcap cap_net_raw+ep weftd, a systemd
-unit, or root) and gives up all rights once they are open. Without, it serves
-over UDP.
-";
-
-fn number(name: &str, text: &str) -> Result<usize, Wrong> {
-    let wrong = || Wrong(format!("{name} {text:?} is not a number"));
-    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
-        Some(b'k') => (&text[..text.len() - 1], 10),
-        Some(b'm') => (&text[..text.len() - 1], 20),
-        _ => (text, 0),
-    };
-    let number: usize = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
-}
-
-impl From<lexopt::Error> for Wrong {
-    fn from(error: lexopt::Error) -> Wrong {
-        Wrong(error.to_string())
-    }
-}
-
-fn ports(name: &str, range: &str) -> Result<Ports, Wrong> {
-    range.parse().map_err(|e| Wrong(format!("{name} {range:?}: {e}")))
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 impl Options {
     /// Parses the words of a command line, without the program's name.
     ///
     /// # Errors
-    /// The first wrong word.
-    pub fn parse(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Options, Wrong> {
-        let mut options = Options::default();
-        if let Some(range) = std::env::var(ports::VARIABLE).ok().filter(|text| !text.is_empty()) {
-            options.ports = ports(ports::VARIABLE, &range)?;
-        }
-        let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
-        let names = |word: &OsString| {
-            word == "--name" || word.to_str().is_some_and(|word| word.starts_with("--name="))
-        };
-        let is_named = words.iter().any(names)
-            || std::env::var_os("WEFT_AGENT").is_some_and(|name| !name.is_empty());
-        let mut words = Parser::from_args(words);
-        let mut join = Vec::new();
-        while options.take(&mut words, &mut join)? {}
-        options.cluster.finish(&join)?;
-        if options.action == Action::Status && !is_named {
-            options.action = Action::Find;
-        }
-        if options.kernel && options.xdp {
+    /// The command line is wrong, or asks for help or for the version: the error says what there
+    /// is to print, and where.
+    pub fn parse(
+        words: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Result<Options, clap::Error> {
+        let words = words.into_iter().map(Into::into);
+        Options::of(Line::try_parse_from([OsString::from("weftd")].into_iter().chain(words))?)
+    }
+
+    fn of(line: Line) -> Result<Options, clap::Error> {
+        let LinkSet { packet, xdp, udp } = line.links;
+        if line.kernel && xdp {
             let why = "--kernel: an interface has one XDP program; leave xdp out of --links";
-            return Err(Wrong(why.into()));
+            return Err(wrong(why));
         }
-        Ok(options)
+        let is_named = line.name.is_some() || is_set("WEFT_AGENT");
+        let action = match (line.status, line.stop) {
+            (true, _) if is_named => Action::Status,
+            (true, _) => Action::Find,
+            (_, true) => Action::Stop,
+            _ => Action::Serve,
+        };
+        let mut quotas = Quotas::default();
+        line.quota.into_iter().for_each(|(quota, amount)| quotas.set(quota, amount));
+        Ok(Options {
+            action,
+            name: line.name.unwrap_or_else(default_name),
+            sessions: line.sessions.into(),
+            interfaces: line.interfaces.map(|names| names.0),
+            kind: line.ethertype,
+            packet,
+            xdp,
+            udp,
+            ports: line.udp_ports.map_or_else(usual_ports, Ok)?,
+            kernel: line.kernel,
+            user: line.user,
+            once: line.once,
+            spin: Duration::from_micros(line.spin_us.into()),
+            faults: line.faults,
+            connections: RUNS_MAX,
+            sharing: line.share,
+            quotas,
+            cluster: line.cluster.settings()?,
+        })
     }
 
     /// Returns the largest number of ranks of a user at a time. `owner`: the user who started the
@@ -360,111 +307,6 @@ impl Options {
             None => self.sessions - (self.sessions / 4).max(1).min(self.sessions - 1),
         }
     }
-
-    /// Takes the next option and its value. Returns false if there is none.
-    fn take(&mut self, words: &mut Parser, join: &mut Vec<String>) -> Result<bool, Wrong> {
-        let Some(word) = words.next()? else { return Ok(false) };
-        if let Long(name) = word {
-            let name = name.to_string();
-            let value = || Ok(words.value()?.string()?);
-            if self.cluster.take(&name, value, join)? {
-                return Ok(true);
-            }
-            return self.take_long(&name, words);
-        }
-        match word {
-            Short('h') => self.action = Action::Help,
-            Short('V') => self.action = Action::Version,
-            other => return Err(other.unexpected().into()),
-        }
-        Ok(true)
-    }
-
-    fn take_long(&mut self, name: &str, words: &mut Parser) -> Result<bool, Wrong> {
-        match Long(name) {
-            Long("status") => self.action = Action::Status,
-            Long("stop") => self.action = Action::Stop,
-            Long("help") => self.action = Action::Help,
-            Long("version") => self.action = Action::Version,
-            Long("once") => self.once = true,
-            Long("kernel") => self.kernel = true,
-            Long("name") => self.name = words.value()?.string()?,
-            Long("user") => self.user = Some(words.value()?.string()?),
-            Long("sessions") => self.set_sessions(&words.value()?.string()?)?,
-            Long("links") => self.set_links(&words.value()?.string()?)?,
-            Long("quota") => self.set_quota(&words.value()?.string()?)?,
-            Long("udp-ports") => self.ports = ports("--udp-ports", &words.value()?.string()?)?,
-            Long("spin-us") => {
-                let spin = number("--spin-us", &words.value()?.string()?)?;
-                self.spin = Duration::from_micros(spin as u64);
-            }
-            Long("interfaces") => {
-                let value = words.value()?.string()?;
-                let names = value.split(',').map(|n| n.trim().to_string());
-                self.interfaces = Some(names.filter(|n| !n.is_empty()).collect());
-            }
-            Long("share") => {
-                let value = words.value()?.string()?;
-                let wrong =
-                    || Wrong(format!("--share {value:?}: same, any, off or FIRST-LAST,..."));
-                self.sharing = Sharing::parse(&value).ok_or_else(wrong)?;
-            }
-            Long("ethertype") => {
-                let value = words.value()?.string()?;
-                let wrong = || Wrong(format!("--ethertype {value:?} is not one from 0x0600"));
-                self.kind = EtherType::parse(&value).ok_or_else(wrong)?;
-            }
-            Long("faults") => {
-                let value = words.value()?.string()?;
-                let wrong = |e| Wrong(format!("--faults {value:?}: {e}"));
-                self.faults = Some(value.parse().map_err(wrong)?);
-            }
-            other => return Err(other.unexpected().into()),
-        }
-        Ok(true)
-    }
-
-    fn set_sessions(&mut self, value: &str) -> Result<(), Wrong> {
-        self.sessions = number("--sessions", value)?;
-        if !(1..=SESSIONS_MAX).contains(&self.sessions) {
-            let bounds = format!("1 to {SESSIONS_MAX} ranks are served at a time");
-            return Err(Wrong(format!("--sessions {value}: {bounds}")));
-        }
-        Ok(())
-    }
-
-    fn set_links(&mut self, value: &str) -> Result<(), Wrong> {
-        (self.packet, self.xdp, self.udp) = (false, false, false);
-        for word in value.split(',') {
-            match word.trim() {
-                "packet" => self.packet = true,
-                "xdp" => self.xdp = true,
-                "udp" => self.udp = true,
-                other => return Err(Wrong(format!("--links {other:?}: packet, xdp or udp"))),
-            }
-        }
-        Ok(())
-    }
-
-    fn set_quota(&mut self, value: &str) -> Result<(), Wrong> {
-        let wrong = format!("--quota {value:?}: ranks, peers, bytes, words, groups or sharing");
-        let wrong = || Wrong(wrong.clone());
-        let (key, amount) = value.split_once('=').ok_or_else(wrong)?;
-        let amount = number(key, amount)?;
-        match key {
-            "ranks" if amount == 0 => {
-                return Err(Wrong("--quota ranks=0: nobody would be served".into()));
-            }
-            "ranks" => self.quotas.ranks = Some(amount),
-            "peers" => self.quotas.peers = u32::try_from(amount).unwrap_or(u32::MAX),
-            "bytes" => self.quotas.bytes = amount.max(1 << 20),
-            "words" => self.quotas.words = amount,
-            "groups" => self.quotas.groups = amount,
-            "sharing" => self.quotas.sharing = Some(amount),
-            _ => return Err(wrong()),
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -472,7 +314,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Options, Wrong> {
+    fn parse(text: &str) -> Result<Options, clap::Error> {
         Options::parse(text.split_whitespace())
     }
 
@@ -525,17 +367,21 @@ mod tests {
     #[test]
     fn parse__what_is_wrong_is_named() {
         for (text, named) in [
-            ("--udp-ports 9-8", "--udp-ports \"9-8\""),
-            ("--nmae x", "'--nmae'"),
-            ("--sessions", "'--sessions'"),
-            ("--sessions many", "--sessions \"many\" is not a number"),
+            ("--udp-ports 9-8", "'9-8' for '--udp-ports <RANGE>'"),
+            ("--nmae x", "'--name' exists"),
+            ("--sessions", "'--sessions <N>'"),
+            ("--sessions many", "'many' for '--sessions <N>'"),
+            ("--sessions 0", "0 is not in 1..=512"),
             ("--quota ranks", "ranks, peers, bytes, words, groups or sharing"),
-            ("--share 9-8", "--share \"9-8\""),
-            ("--share some", "--share \"some\""),
-            ("--links tcp", "--links \"tcp\""),
+            ("--quota ranks=0", "nobody would be served"),
+            ("--quota words=many", "\"many\" is not a number"),
+            ("--share 9-8", "'9-8' for '--share <USERS>'"),
+            ("--share some", "same, any, off or FIRST-LAST"),
+            ("--links tcp", "\"tcp\" is not packet, xdp or udp"),
             ("--once=yes", "'--once'"),
+            ("--status --stop", "'--stop'"),
             ("-o", "'-o'"),
-            ("x", "\"x\""),
+            ("x", "'x'"),
             ("--kernel --links xdp,packet", "--kernel: an interface has one XDP program"),
         ] {
             let why = parse(text).unwrap_err().to_string();
@@ -554,28 +400,27 @@ mod tests {
     }
 
     #[test]
-    fn parse__short_options_and_values_that_look_like_options() {
-        assert_eq!(parse("-h").unwrap().action, Action::Help);
-        assert_eq!(parse("-V").unwrap().action, Action::Version);
-        assert_eq!(parse("--name --once").unwrap().name, "--once");
+    fn parse__the_last_of_an_option_counts() {
+        let o = parse("--sessions 3 --links udp --sessions 4 --links packet").unwrap();
+        assert_eq!((o.sessions, o.packet, o.udp), (4, true, false));
+        for (word, kind) in [
+            ("-h", ErrorKind::DisplayHelp),
+            ("--help", ErrorKind::DisplayHelp),
+            ("-V", ErrorKind::DisplayVersion),
+        ] {
+            assert_eq!(parse(word).unwrap_err().kind(), kind);
+        }
     }
 
     #[test]
-    fn help__names_every_option() {
-        for name in [
-            "--name",
-            "--sessions",
-            "--interfaces",
-            "--ethertype",
-            "--links",
-            "--udp-ports",
-            "--kernel",
-            "--share",
-            "--user",
-        ] {
-            assert!(HELP.contains(name));
+    fn help__says_what_each_option_does_in_80_columns() {
+        command().debug_assert();
+        for option in command().get_arguments() {
+            assert!(option.get_help().is_some(), "{}", option.get_id());
         }
-        for line in HELP.lines() {
+        let help = command().render_help().to_string();
+        assert_eq!(help, command().render_long_help().to_string());
+        for line in help.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
     }

@@ -65,11 +65,19 @@ fn owner_of(name: &str) -> &'static str {
     let starts = |list: &[&str]| list.iter().any(|prefix| name.starts_with(prefix));
     if starts(&development) || name.ends_with(".a") || links.contains(&name) {
         "libweft-dev"
-    } else if starts(&agent) || name.starts_with("share/man/man1/weftd") {
+    } else if starts(&agent) || is_completion(name, "weftd") {
         "weft-agent"
     } else {
         "weft"
     }
+}
+
+/// True for a completion script of a command.
+fn is_completion(name: &str, command: &str) -> bool {
+    let of = ["completions", "site-functions", "vendor_completions.d"];
+    let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let is_its = file.trim_start_matches('_').trim_end_matches(".fish") == command;
+    is_its && of.iter().any(|end| folder.ends_with(end))
 }
 
 /// Returns a file's path in a Debian system, below the prefix.
@@ -190,6 +198,10 @@ mod tests {
             ("lib/systemd/system/weftd.service", "weft-agent"),
             ("share/man/man1/weft-run.1", "weft"),
             ("share/man/man8/weftd.8", "weft-agent"),
+            ("share/bash-completion/completions/weft", "weft"),
+            ("share/bash-completion/completions/weftd", "weft-agent"),
+            ("share/zsh/site-functions/_weftd", "weft-agent"),
+            ("share/fish/vendor_completions.d/weftd.fish", "weft-agent"),
         ] {
             assert_eq!(owner_of(name), package, "{name}");
         }

@@ -1,6 +1,7 @@
 //! Settings of the agent's part in a cluster.
 
-use crate::options::Wrong;
+use crate::options::wrong;
+use clap::{ArgAction, Args};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -30,24 +31,97 @@ pub struct ClusterOptions {
     pub rules: Vec<Rule>,
     /// Most claims of one user.
     pub claims: usize,
-    /// The first option of a cluster that was given.
-    pub given: Option<String>,
 }
 
-impl Default for ClusterOptions {
-    fn default() -> ClusterOptions {
-        ClusterOptions {
-            name: String::new(),
-            key: None,
-            join: Vec::new(),
-            port: weft_cluster::PORT,
-            address: None,
-            multicast: true,
-            tolerance: Duration::from_millis(1500),
-            rules: Vec::new(),
-            claims: 1024,
-            given: None,
+/// The part of the command line about a cluster.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterLine {
+    /// Make one cluster with the agents of other hosts that have this name and its key: hosts and
+    /// names, `weft cluster`, `weft names`
+    #[arg(long = "cluster", value_name = "NAME", value_parser = name)]
+    name: Option<String>,
+    /// Its key, made by `weft cluster init` [default: /etc/weft/cluster.key for root,
+    /// ~/.config/weft/cluster.key for other users]
+    #[arg(long = "cluster-key", value_name = "FILE", requires = "name")]
+    key: Option<PathBuf>,
+    /// Places of other agents, separated by commas: HOST, HOST:PORT, n[1-9], a name with several
+    /// addresses (a headless service), @FILE, slurm (the hosts of the allocation); one without a
+    /// port is reached at this agent's --cluster-port; they are looked up again and again
+    #[arg(long, value_name = "LIST", action = ArgAction::Append, requires = "name")]
+    join: Vec<String>,
+    /// UDP port of the agents [default: 7117]
+    #[arg(long = "cluster-port", value_name = "N", requires = "name")]
+    port: Option<u16>,
+    /// Address at which others reach this agent [default: by route]
+    #[arg(long = "cluster-address", value_name = "IP", requires = "name")]
+    address: Option<IpAddr>,
+    /// Call agents on the local network [default: on]
+    #[arg(long = "cluster-multicast", value_name = "on|off", requires = "name")]
+    multicast: Option<Switch>,
+    /// Silence after which a host is lost, the same on all hosts, 50 to 30000 [default: 1500]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(50..=30_000),
+        requires = "name"
+    )]
+    tolerance_ms: Option<u64>,
+    /// Claims of names of one user, 1 to 65535 [default: 1024]
+    #[arg(
+        long = "names-quota",
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..),
+        requires = "name"
+    )]
+    claims: Option<u16>,
+    /// USERS:TYPES:WORDS, as 1000-1999:5000-5999:no-claim,see-own; repeat for more, the first that
+    /// holds counts [default: all:all:claim,see-all]
+    #[arg(
+        long = "names-rule",
+        value_name = "RULE",
+        action = ArgAction::Append,
+        value_parser = rule,
+        requires = "name"
+    )]
+    rules: Vec<Rule>,
+}
+
+/// A setting that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+fn name(text: &str) -> Result<String, &'static str> {
+    let fits = (1..=63).contains(&text.len()) && !text.chars().any(char::is_control);
+    fits.then(|| text.to_string()).ok_or("a name has 1 to 63 bytes")
+}
+
+impl ClusterLine {
+    /// Returns the settings.
+    ///
+    /// # Errors
+    /// A place of other agents is wrong.
+    pub fn settings(self) -> Result<ClusterOptions, clap::Error> {
+        let port = self.port.unwrap_or(weft_cluster::PORT);
+        let mut join = Vec::new();
+        for list in &self.join {
+            let places = Place::list(list, port);
+            join.extend(places.map_err(|e| wrong(format_args!("--join {list:?}: {e}")))?);
         }
+        Ok(ClusterOptions {
+            name: self.name.unwrap_or_default(),
+            key: self.key,
+            join,
+            port,
+            address: self.address,
+            multicast: self.multicast != Some(Switch::Off),
+            tolerance: Duration::from_millis(self.tolerance_ms.unwrap_or(1500)),
+            rules: self.rules,
+            claims: self.claims.unwrap_or(1024).into(),
+        })
     }
 }
 
@@ -106,7 +180,14 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
 }
 
 /// Parses a rule: `USERS:TYPES:claim|no-claim,see-all|see-own|see-none`.
-fn rule(text: &str) -> Option<Rule> {
+fn rule(text: &str) -> Result<Rule, &'static str> {
+    parse_rule(text).ok_or(
+        "USERS:TYPES:WORDS, as 1000-1999:all:no-claim,see-own, of claim, no-claim, see-all, \
+         see-own and see-none",
+    )
+}
+
+fn parse_rule(text: &str) -> Option<Rule> {
     let mut parts = text.splitn(3, ':');
     let (users, kinds) = (range(parts.next()?)?, parts.next()?);
     let kinds = match range(kinds) {
@@ -128,91 +209,6 @@ fn rule(text: &str) -> Option<Rule> {
         }
     }
     Some(rule)
-}
-
-impl ClusterOptions {
-    /// Takes an option of the command line with its value. Returns false if it is none of a
-    /// cluster.
-    ///
-    /// # Errors
-    /// The value is wrong.
-    pub fn take(
-        &mut self,
-        name: &str,
-        value: impl FnOnce() -> Result<String, Wrong>,
-        join: &mut Vec<String>,
-    ) -> Result<bool, Wrong> {
-        const OURS: [&str; 9] = [
-            "cluster",
-            "cluster-key",
-            "cluster-port",
-            "cluster-address",
-            "cluster-multicast",
-            "join",
-            "tolerance-ms",
-            "names-rule",
-            "names-quota",
-        ];
-        if !OURS.contains(&name) {
-            return Ok(false);
-        }
-        let value = value()?;
-        let wrong = |why: &str| Wrong::new(format!("--{name} {value:?}: {why}"));
-        match name {
-            "cluster" => {
-                let fits = (1..=63).contains(&value.len()) && !value.chars().any(char::is_control);
-                self.name = fits.then(|| value.clone()).ok_or_else(|| wrong("1 to 63 bytes"))?;
-            }
-            "cluster-key" => self.key = Some(PathBuf::from(&value)),
-            "cluster-port" => {
-                self.port = value.parse().map_err(|_| wrong("a port is a number up to 65535"))?;
-            }
-            "cluster-address" => {
-                let address = value.parse().map_err(|_| wrong("an address of this host"))?;
-                self.address = Some(address);
-            }
-            "cluster-multicast" => match value.as_str() {
-                "on" => self.multicast = true,
-                "off" => self.multicast = false,
-                _ => return Err(wrong("on or off")),
-            },
-            "join" => join.push(value.clone()),
-            "tolerance-ms" => {
-                let ms = value.parse().ok().filter(|ms| (50..=30_000).contains(ms));
-                let ms = ms.ok_or_else(|| wrong("50 to 30000"))?;
-                self.tolerance = Duration::from_millis(ms);
-            }
-            "names-quota" => {
-                let claims = value.parse().ok().filter(|n| (1..=65_535).contains(n));
-                self.claims = claims.ok_or_else(|| wrong("1 to 65535"))?;
-            }
-            _ => self.rules.push(rule(&value).ok_or_else(|| {
-                wrong(
-                    "USERS:TYPES:WORDS, as 1000-1999:all:no-claim,see-own, of claim, no-claim, \
-                     see-all, see-own and see-none",
-                )
-            })?),
-        }
-        self.given.get_or_insert_with(|| format!("--{name}"));
-        Ok(true)
-    }
-
-    /// Checks the options together, when all were taken.
-    ///
-    /// # Errors
-    /// A place is wrong, or options of a cluster were given without its name.
-    pub fn finish(&mut self, join: &[String]) -> Result<(), Wrong> {
-        for list in join {
-            let places = Place::list(list, self.port);
-            self.join.extend(places.map_err(|e| Wrong::new(format!("--join {list:?}: {e}")))?);
-        }
-        match &self.given {
-            Some(option) if self.name.is_empty() => {
-                Err(Wrong::new(format!("{option} needs --cluster NAME")))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -257,12 +253,14 @@ mod tests {
     #[test]
     fn parse__wrong_options_of_a_cluster_are_named() {
         for (text, named) in [
-            ("--join a", "--join needs --cluster NAME"),
+            ("--join a", "--cluster <NAME>"),
             ("--cluster c --join a:x", "a port is a number"),
             ("--cluster c --join n[1", "brackets do not match"),
-            ("--cluster c --tolerance-ms 49", "50 to 30000"),
+            ("--cluster c --tolerance-ms 49", "50..=30000"),
             ("--cluster c --names-rule x", "USERS:TYPES:WORDS"),
-            ("--cluster c --cluster-address here", "an address of this host"),
+            ("--cluster c --names-quota 0", "1..=65535"),
+            ("--cluster c --cluster-multicast maybe", "on, off"),
+            ("--cluster c --cluster-address here", "'here' for '--cluster-address <IP>'"),
         ] {
             let why = parse(text).unwrap_err();
             assert!(why.contains(named), "{text}: {why}");

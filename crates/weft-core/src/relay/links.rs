@@ -3,7 +3,7 @@
 
 use super::{LinkTo, LINKS_MAX};
 use crate::config::MTU_MIN;
-use crate::reliability::{PathMtu, PROBES};
+use crate::reliability::LinkMtus;
 use crate::time::Instant;
 use crate::wire::{self, flags, Common, HeaderBuf, Hello, Packet};
 use core::time::Duration;
@@ -21,16 +21,6 @@ struct LinkState {
     /// True after a HELLO over it; once the link was left, after an answer.
     proven: bool,
     left: bool,
-    /// The length of packets over it.
-    mtu: PathMtu,
-}
-
-/// Questions for the lengths that a link carries.
-#[derive(Clone, Copy, Default)]
-struct Probing {
-    at: usize,
-    sizes: [u32; PROBES],
-    left: usize,
 }
 
 /// The links to a peer.
@@ -47,8 +37,8 @@ pub(super) struct Links {
     asked: u8,
     /// The rank's question (HELLO), without its payload: the peer knows the address.
     question: Option<HeaderBuf>,
-    /// Questions for lengths to send now.
-    probing: Probing,
+    /// The lengths of packets over each.
+    mtus: LinkMtus<LINKS_MAX>,
     /// Links over which to ask now, one bit each, and the time of the next question.
     asks: u8,
     ask_at: Instant,
@@ -57,8 +47,7 @@ pub(super) struct Links {
 
 impl Links {
     pub fn new(links: &[LinkTo]) -> Links {
-        let state =
-            |&to: &LinkTo| LinkState { to, proven: false, left: false, mtu: PathMtu::new(to.mtu) };
+        let state = |&to: &LinkTo| LinkState { to, proven: false, left: false };
         let mut links = Links {
             states: core::array::from_fn(|at| links.get(at).map(state)),
             quick: 0,
@@ -67,7 +56,7 @@ impl Links {
             copies: 0,
             asked: 0,
             question: None,
-            probing: Probing::default(),
+            mtus: LinkMtus::new(links.iter().map(|link| link.mtu)),
             asks: 0,
             ask_at: Instant::FAR,
             ask_every: ASK_EVERY[0],
@@ -85,7 +74,7 @@ impl Links {
     /// Returns the link in use, and the longest packet that gets through over it, in bytes.
     #[inline]
     pub fn way(&self) -> (u8, u32) {
-        self.states[self.at()].map_or((0, u32::MAX), |w| (w.to.link, w.mtu.fits()))
+        (self.link(), self.mtus.fits(self.at()).unwrap_or(u32::MAX))
     }
 
     fn at(&self) -> usize {
@@ -203,52 +192,35 @@ impl Links {
 
     /// Returns the longest packet that all links carry, in bytes.
     pub fn mtu(&self) -> u32 {
-        self.all().map(|(_, state)| state.mtu.fits()).min().unwrap_or(MTU_MIN)
+        self.mtus.least().unwrap_or(MTU_MIN)
     }
 
     /// Notes that a link of the caller carries packets of at most `mtu` bytes from now on.
     pub fn set_most(&mut self, now: Instant, link: u8, mtu: u32) {
-        let state = self.states.iter_mut().flatten().find(|state| state.to.link == link);
-        state.into_iter().for_each(|state| state.mtu.set_most(now, mtu));
+        let at = self.all().find(|(_, state)| state.to.link == link).map(|(at, _)| at);
+        at.into_iter().for_each(|at| self.mtus.set_most(now, at, mtu));
     }
 
     /// Doubts that packets over the link in use, of which none arrived `since` then, are short
     /// enough.
     pub fn doubt(&mut self, now: Instant, since: Instant) {
-        if let Some(state) = &mut self.states[self.at()] {
-            state.mtu.suspect(now, since);
-        }
+        self.mtus.suspect(self.at(), now, since);
     }
 
     /// Returns the time of the next question for a length.
     pub fn probe_at(&self) -> Option<Instant> {
-        match self.probing.left > 0 {
-            true => Some(Instant(0)),
-            false => self.all().filter_map(|(_, state)| state.mtu.next_timeout()).min(),
-        }
+        self.mtus.next_timeout()
     }
 
     /// Returns the next question for a length: the caller's link, its number, and the length.
     pub fn next_probe(&mut self, now: Instant) -> Option<(u8, u32, u32)> {
-        if self.probing.left == 0 {
-            for (at, state) in self.states.iter_mut().enumerate() {
-                let Some(sizes) = state.as_mut().and_then(|state| state.mtu.poll(now)) else {
-                    continue;
-                };
-                self.probing = Probing { at, sizes, left: PROBES };
-                break;
-            }
-        }
-        let Probing { at, sizes, left } = self.probing;
-        self.probing.left = left.checked_sub(1)?;
-        Some((self.states[at]?.to.link, at as u32, sizes[PROBES - left]))
+        let (at, size) = self.mtus.next_probe(now)?;
+        Some((self.states[at]?.to.link, at as u32, size))
     }
 
     /// Handles the answer to a question for a length.
     pub fn on_probed(&mut self, now: Instant, number: u32, size: u32) {
-        if let Some(Some(state)) = self.states.get_mut(number as usize) {
-            state.mtu.answered(now, size);
-        }
+        self.mtus.answered(number as usize, now, size);
     }
 
     /// Returns true if there is more than one link.

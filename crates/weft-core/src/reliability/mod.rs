@@ -9,6 +9,7 @@
 mod asking;
 mod congestion;
 mod credit;
+mod mtus;
 mod pmtu;
 mod recv_window;
 mod rtt;
@@ -20,7 +21,7 @@ pub use crate::config::{Reliability, UnknownReliability};
 pub use asking::{asks_at, nearly_full, should_ask};
 pub use congestion::{Congestion, DelayWindow, Signal};
 pub use credit::{cost, CreditIn, CreditOut, RESERVE, UNIT};
-pub use pmtu::{PathMtu, PROBES};
+pub use mtus::LinkMtus;
 pub use recv_window::{AckPolicy, RecvWindow, Verdict};
 pub use rtt::Rtt;
 pub use send_window::{AckOutcome, SendWindow, LANES};

@@ -2,7 +2,6 @@
 //! pieces, since they were too long.
 
 use super::Reactor;
-use weft_core::reliability::PROBES;
 use weft_core::{Instant, PeerId};
 use weft_link::pieces::Pieces;
 use weft_link::Frame;
@@ -13,7 +12,7 @@ const EVERY_PATH: u32 = 1180;
 
 /// The state of path MTU discovery.
 pub(crate) struct PathLengths {
-    /// Answers to probes: peer, link, length.
+    /// Answers to probes: peer, number of the probe, length.
     news: Vec<(PeerId, u32, u32)>,
     /// The padding of probes.
     padding: Vec<u8>,
@@ -121,47 +120,39 @@ impl Reactor {
         self.receiver.due.lengths.at = Instant::FAR;
         for peer in std::mem::take(&mut self.receiver.due.lengths.searching) {
             let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { continue };
-            let mut asked = Vec::new();
-            for (link, mtu) in route.mtus() {
-                if let Some(sizes) = mtu.poll(now) {
-                    asked.push((link, sizes));
-                }
+            let mut probes = Vec::new();
+            while let Some(probe) = route.next_probe(now) {
+                probes.push(probe);
             }
-            for (link, sizes) in asked {
-                self.ask_each(peer, link, sizes);
+            for (link, number, size) in probes {
+                self.ask_size(peer, link, number, size);
             }
             self.note_lengths(peer);
             self.search(peer);
         }
     }
 
-    fn ask_each(&mut self, peer: PeerId, link: usize, sizes: [u32; PROBES]) {
-        for size in sizes {
-            let Some(t) = self.receiver.engine.peer_mut(peer).ask_size(link as u32, size) else {
-                return;
-            };
-            self.receiver.due.lengths.pad(size);
-            let payload = self.receiver.resolve(&t.payload, &self.known.encoded);
-            let frame = Frame { peer, header: t.header.as_slice(), payload };
-            // A probe that finds no room counts as lost.
-            self.links[link].send(&[frame]);
-        }
+    fn ask_size(&mut self, peer: PeerId, link: usize, number: u32, size: u32) {
+        let Some(t) = self.receiver.engine.peer_mut(peer).ask_size(number, size) else { return };
+        self.receiver.due.lengths.pad(size);
+        let payload = self.receiver.resolve(&t.payload, &self.known.encoded);
+        let frame = Frame { peer, header: t.header.as_slice(), payload };
+        // A probe that finds no room counts as lost.
+        self.links[link].send(&[frame]);
     }
 
     /// Handles arrived answers.
     pub(super) fn take_lengths(&mut self) {
-        while let Some((peer, link, size)) = self.receiver.due.lengths.news.pop() {
-            self.on_probed(peer, link, size);
+        while let Some((peer, number, size)) = self.receiver.due.lengths.news.pop() {
+            self.on_probed(peer, number, size);
         }
     }
 
     /// Records that a packet of this length reached a peer.
-    fn on_probed(&mut self, peer: PeerId, link: u32, size: u32) {
+    fn on_probed(&mut self, peer: PeerId, number: u32, size: u32) {
         let now = self.receiver.time.now;
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
-        let asked = route.mtus().find(|(number, _)| *number == link as usize);
-        let Some((_, mtu)) = asked else { return };
-        mtu.answered(now, size);
+        route.probed(now, number, size);
         self.note_lengths(peer);
         self.search(peer);
     }

@@ -14,7 +14,7 @@ use crate::calibration::Calibration;
 use arrayvec::ArrayVec;
 use std::time::Duration;
 use weft_core::config::MTU_MIN;
-use weft_core::reliability::PathMtu;
+use weft_core::reliability::LinkMtus;
 use weft_core::wire::Eager;
 use weft_core::{Instant, LinkCaps, PeerId};
 
@@ -71,8 +71,6 @@ pub(super) struct Path {
     wait: Duration,
     /// Time when its further interfaces, which gave no answer, are asked again, and the interval.
     again: Option<(Instant, Duration)>,
-    /// The length of packets; `caps.mtu` follows it.
-    pub mtu: PathMtu,
     /// The peer has asked over it: its connection is there.
     called: bool,
 }
@@ -81,10 +79,9 @@ impl Path {
     pub fn new(link: usize, caps: LinkCaps) -> Path {
         let (asked, answered, never) = (None, None, Instant(0));
         let (state, wait) = (State::Unproven, ask_again(&caps));
-        let (link, mtu) = (link as u8, PathMtu::new(caps.mtu));
         let (again, called) = (None, false);
         Path {
-            link,
+            link: link as u8,
             caps,
             state,
             asked,
@@ -93,7 +90,6 @@ impl Path {
             hold: never,
             wait,
             again,
-            mtu,
             called,
         }
     }
@@ -125,6 +121,8 @@ impl Path {
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     paths: ArrayVec<Path, PATHS_MAX>,
+    /// The lengths of packets over each; `caps.mtu` of a path follows.
+    mtus: LinkMtus<PATHS_MAX>,
     /// Link for all but DATA.
     pub small: u8,
     /// Link for DATA.
@@ -176,6 +174,7 @@ impl Route {
         let first = paths.first()?.link;
         let (fits, callers) = ([0; 2], ArrayVec::new());
         let mut route = Route {
+            mtus: LinkMtus::new(paths.iter().map(|path| path.caps.mtu)),
             paths,
             small: first,
             bulk: first,
@@ -244,8 +243,8 @@ impl Route {
 
     /// Records that a link now carries packets of this size; returns the size that all paths carry.
     pub fn set_mtu(&mut self, now: Instant, link: usize, mtu: u32) -> u32 {
-        for path in self.paths.iter_mut().filter(|p| usize::from(p.link) == link) {
-            path.mtu.set_most(now, mtu);
+        if let Some(at) = self.paths.iter().position(|p| usize::from(p.link) == link) {
+            self.mtus.set_most(now, at, mtu);
         }
         self.measure_mtu();
         self.caps().mtu
@@ -255,20 +254,29 @@ impl Route {
     /// carry now, if they differ.
     pub fn measure_mtu(&mut self) -> Option<(u32, u32)> {
         let before = self.caps().mtu;
-        self.paths.iter_mut().for_each(|path| path.caps.mtu = path.mtu.fits());
+        for (at, path) in self.paths.iter_mut().enumerate() {
+            path.caps.mtu = self.mtus.fits(at).unwrap_or(path.caps.mtu);
+        }
         self.measure();
         let now = self.caps().mtu;
         (now != before).then_some((before, now))
     }
 
-    /// Returns the known packet lengths over each link.
-    pub fn mtus(&mut self) -> impl Iterator<Item = (usize, &mut PathMtu)> + '_ {
-        self.paths.iter_mut().map(|path| (usize::from(path.link), &mut path.mtu))
+    /// Returns the next probe of a length that is due: the link, the number of the probe, and the
+    /// length.
+    pub fn next_probe(&mut self, now: Instant) -> Option<(usize, u32, u32)> {
+        let (at, size) = self.mtus.next_probe(now)?;
+        Some((self.paths.get(at)?.link.into(), at as u32, size))
+    }
+
+    /// Records the answer to a probe.
+    pub fn probed(&mut self, now: Instant, number: u32, size: u32) {
+        self.mtus.answered(number as usize, now, size);
     }
 
     /// Returns the time of the next probe.
     pub fn probe_at(&self) -> Option<Instant> {
-        self.paths.iter().filter_map(|path| path.mtu.next_timeout()).min()
+        self.mtus.next_timeout()
     }
 
     /// Doubts the path of a packet of length `len`, which is retransmitted in vain since `since`:
@@ -283,14 +291,15 @@ impl Route {
         heard: bool,
     ) -> bool {
         let others = self.paths.iter().any(|p| p.link != link && p.state != State::Lost);
-        let Some(path) = self.paths.iter_mut().find(|p| p.link == link) else { return false };
+        let Some(at) = self.paths.iter().position(|p| p.link == link) else { return false };
+        let path = &mut self.paths[at];
         // If there is another path, links of long packets are asked with long questions, and judged
         // by the answers.
         let judged = others && is_long(&path.caps);
-        let known = path.mtu.is_known(now, since) || others && path.mtu.is_silent(now);
+        let known = self.mtus.is_known(at, now, since) || others && self.mtus.is_silent(at, now);
         // A short packet cannot be too long.
         if !judged && len > MTU_MIN && !known {
-            path.mtu.suspect(now, since);
+            self.mtus.suspect(at, now, since);
             return false;
         }
         if !heard || !others || path.state == State::Lost {

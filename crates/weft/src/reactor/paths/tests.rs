@@ -239,10 +239,10 @@ fn judge__a_path_that_comes_and_goes_is_left_for_longer_and_longer() {
 }
 
 /// Runs a search for the packet length of a path in which no probe is answered.
-fn search_in_vain(route: &mut Route, link: usize, mut now: Instant) -> Instant {
+fn search_in_vain(route: &mut Route, mut now: Instant) -> Instant {
     while let Some(at) = route.probe_at() {
         now = now.max(at);
-        route.mtus().filter(|(l, _)| *l == link).for_each(|(_, mtu)| _ = mtu.poll(now));
+        while route.next_probe(now).is_some() {}
     }
     now
 }
@@ -262,13 +262,13 @@ fn suspect__long_packets_over_the_only_path_are_searched_for() {
 fn suspect__silence_leaves_the_path_for_another_and_else_is_asked_about_again() {
     let mut route = proven();
     assert!(!route.suspect((at(5), at(5)), RAW as u8, 1456, true));
-    let now = search_in_vain(&mut route, RAW, at(5));
+    let now = search_in_vain(&mut route, at(5));
     let absent = route.suspect((now, at(5)), RAW as u8, 1456, false);
     assert!(!absent, "nothing gets to a peer that is not heard");
     assert!(route.suspect((now, at(5)), RAW as u8, 1456, true) && route.small == UDP as u8);
     let mut alone = three(&[RAW]);
     assert!(!alone.suspect((at(5), at(5)), RAW as u8, 1456, true));
-    let now = search_in_vain(&mut alone, RAW, at(5));
+    let now = search_in_vain(&mut alone, at(5));
     let later = now + Duration::from_secs(10);
     assert!(!alone.suspect((later, at(5)), RAW as u8, 1456, true));
     assert!(alone.probe_at().is_some(), "nothing was found");

@@ -74,6 +74,48 @@ impl Progress {
     }
 }
 
+/// Columns of the table: what is counted, its unit, and the width.
+const COLUMNS: [(&str, &str, usize); 10] = [
+    ("", "hosts", 5),
+    ("", "names", 7),
+    ("", "watched", 7),
+    ("messages", "/s", 8),
+    ("claimed", "ms", 7),
+    ("parted", "ms", 6),
+    ("healed", "ms", 6),
+    ("heal", "messages", 9),
+    ("watch", "KiB", 8),
+    ("table", "KiB", 8),
+];
+
+/// Returns a line of the table.
+fn line<T: AsRef<str>>(cells: [T; COLUMNS.len()]) -> String {
+    let each = COLUMNS.iter().zip(&cells);
+    let each = each.map(|(&(.., width), cell)| format!("{:>width$}", cell.as_ref()));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the two lines above the figures.
+fn head() -> [String; 2] {
+    [line(COLUMNS.map(|column| column.0)), line(COLUMNS.map(|column| column.1))]
+}
+
+/// Returns the figures of a run as a line.
+fn row(plan: &ClusterPlan, r: &ClusterReport) -> String {
+    line([
+        plan.hosts.to_string(),
+        plan.names.to_string(),
+        r.watched.to_string(),
+        format!("{:.0}", r.idle_per_s),
+        r.claimed_ms.to_string(),
+        r.parted_ms.to_string(),
+        r.healed_ms.to_string(),
+        format!("{:.0}", r.heal_messages),
+        format!("{:.1}", r.watching_bytes as f64 / 1024.0),
+        format!("{:.1}", r.table_bytes as f64 / 1024.0),
+    ])
+}
+
 /// Prints the figures of a run.
 fn print(plan: &ClusterPlan, r: &ClusterReport, as_json: bool) {
     match as_json {
@@ -96,19 +138,7 @@ fn print(plan: &ClusterPlan, r: &ClusterReport, as_json: bool) {
                 "events": r.events,
             })
         ),
-        false => println!(
-            "{:>6} {:>7} {:>8} {:>12.0} {:>11} {:>10} {:>10} {:>13.0} {:>9.1} {:>9.1}",
-            plan.hosts,
-            plan.names,
-            r.watched,
-            r.idle_per_s,
-            r.claimed_ms,
-            r.parted_ms,
-            r.healed_ms,
-            r.heal_messages,
-            r.watching_bytes as f64 / 1024.0,
-            r.table_bytes as f64 / 1024.0
-        ),
+        false => println!("{}", row(plan, r)),
     }
 }
 
@@ -122,19 +152,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     args.plot.iter().try_for_each(|path| outputs::check_file("--plot", path))?;
     if !args.json {
-        println!(
-            "{:>6} {:>7} {:>8} {:>12} {:>11} {:>10} {:>10} {:>13} {:>9} {:>9}",
-            "hosts",
-            "names",
-            "watched",
-            "messages/s",
-            "claimed ms",
-            "parted ms",
-            "healed ms",
-            "heal messages",
-            "watch KiB",
-            "table KiB"
-        );
+        head().iter().for_each(|line| println!("{line}"));
     }
     let (mut runs, progress) = (Vec::new(), Progress::new());
     for &hosts in &args.hosts {
@@ -152,4 +170,31 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row__the_largest_cluster_fits_80_columns() {
+        let plan = ClusterPlan { hosts: 4096, names: 409_600, subscriptions: 40_960, seed: 1 };
+        let report = ClusterReport {
+            watched: 128,
+            idle_per_s: 999_999.0,
+            claimed_ms: 99_999,
+            parted_ms: 99_999,
+            healed_ms: 99_999,
+            heal_messages: 99_999_999.0,
+            watching_bytes: 99_999 << 10,
+            table_bytes: 999_999 << 10,
+            ..ClusterReport::default()
+        };
+        let row = row(&plan, &report);
+        for line in head().iter().chain([&row]) {
+            assert_eq!(line.len(), 80, "{line}");
+        }
+        assert_eq!(row.split_whitespace().count(), COLUMNS.len());
+    }
 }

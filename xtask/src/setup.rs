@@ -18,6 +18,13 @@ const SCALAPACK: &str = if cfg!(target_arch = "aarch64") {
     "/usr/lib/x86_64-linux-gnu/scalapack/openmpi-tests/xdinv"
 };
 
+/// The linear algebra that devsim loads.
+const LAPACK: &str = if cfg!(target_arch = "aarch64") {
+    "/usr/lib/aarch64-linux-gnu/liblapack.so.3"
+} else {
+    "/usr/lib/x86_64-linux-gnu/liblapack.so.3"
+};
+
 const TOOLS: &[Tool] = &[
     ("ip", "iproute2", "tests over network namespaces"),
     ("iperf3", "iperf3", "the comparison with kernel TCP"),
@@ -40,6 +47,7 @@ const TOOLS: &[Tool] = &[
     ("NPopenmpi", "netpipe-openmpi", "NetPIPE"),
     ("/usr/lib/mumps/dsimpletest", "mumps-test", "MUMPS"),
     (SCALAPACK, "scalapack-mpi-test", "ScaLAPACK"),
+    (LAPACK, "liblapack3", "devsim, beside drift and diffusion"),
     ("nginx", "nginx-light", "nginx over shared memory"),
     ("wrk", "wrk", "nginx in `weft bench sockets`"),
     ("haproxy", "haproxy", "haproxy over shared memory"),
@@ -170,6 +178,7 @@ pub fn install_packages() -> Vec<String> {
         }
     };
     wants("python", &tests, "tests of the Python package are skipped");
+    wants("devsim", &["devsim==2.11.2"], "drift and diffusion is not compared with devsim");
     wants("grpc", &["grpcio"], "gRPC of Python over shared memory is not tried");
     if !has(schemas) {
         wants("kubernetes", &[schemas], "manifests for Kubernetes are not checked by its schemas");

@@ -31,6 +31,16 @@ fn json__names_the_result_of_each_application() {
             ][..],
         ),
         ("barnes --bodies 50 --steps 2", &[("/bodies", "50"), ("/steps", "2")]),
+        (
+            "dd",
+            &[
+                ("/rows", "61"),
+                ("/contacts/1", "\"cathode\""),
+                ("/solutions/0/currents/0", "0.0"),
+                ("/solutions/6/voltages/0", "0.6"),
+                ("/end", "\"converged\""),
+            ],
+        ),
         ("leq --equations 100", &[("/iterations", "689"), ("/end", "\"converged\"")]),
         ("puzzle --korf 79", &[("/length", "42"), ("/solutions", "null")]),
         ("qr --size 30x20", &[("/rows", "30"), ("/rank", "20"), ("/error", "null")]),
@@ -106,6 +116,49 @@ fn leq__that_diverges_fails() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
+/// A description of the program's own, changed: each fault has its line, and a run that does not
+/// come to rest names the place and leaves the last state.
+#[test]
+fn dd__describes_devices_and_says_where_it_stays() {
+    let dir = scratch("dd");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("own.dev");
+    let name = file.to_str().unwrap();
+    let text = APP.text(&["dd", "--print", "--example", "laser"]);
+    std::fs::write(&file, text.replace("from 0 to 1.4", "from 0 to 0.1")).unwrap();
+    let out = dir.join("out");
+    let words = ["dd", "--device", name, "--check", "--out", out.to_str().unwrap()];
+    let said = APP.text(&words);
+    assert!(said.contains("solutions        2 (all converged)") && said.contains("PASS"), "{said}");
+    for picture in ["potential", "electrons", "holes", "curve", "convergence", "rows"] {
+        assert!(out.join(format!("dd-{picture}.png")).is_file(), "{picture}");
+    }
+    let vtk = std::fs::read_to_string(out.join("dd.vtr")).unwrap();
+    assert!(vtk.contains("Name=\"potential_V\"") && vtk.ends_with("</VTKFile>\n"));
+
+    std::fs::write(&file, text.replace("0 to 1.4 step 0.1", "0 to 90 step 90")).unwrap();
+    let done = APP.run(&words[..3]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(said.contains("(diverged: the ") && said.contains(" in layer "), "{said}");
+    assert_eq!(done.status.code(), Some(1));
+    let done = APP.run(&["dd", "--iterations", "2", "--json"]);
+    let report: Value = serde_json::from_slice(&done.stdout).expect("a report");
+    assert_eq!((done.status.code(), &report["result"]["end"]), (Some(1), &"limit".into()));
+    assert_eq!(report["result"]["stuck"]["equation"], "potential", "{report}");
+
+    for (from, to, expected) in [
+        ("gap 1.424", "gap none", "line 8: `none` is not a finite number (the band gap)"),
+        ("contact", "# contact", "the device has no contact, so nothing fixes its potential"),
+    ] {
+        let bad = text.replace(from, to).replace("sweep", "# sweep");
+        std::fs::write(&file, bad).unwrap();
+        let done = APP.run(&words[..3]);
+        let err = String::from_utf8_lossy(&done.stderr);
+        assert!(err.starts_with(&format!("weft: {name}: {expected}")), "{err}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn size__above_the_memory_is_refused_with_need_and_limit() {
     let most = usize::MAX.to_string();
@@ -138,6 +191,7 @@ fn numbers__outside_their_range_are_refused_with_it() {
         ("puzzle --korf 0", "0 is not in 1..=100"),
         ("puzzle --korf 101", "101 is not in 1..=100"),
         ("barnes --squares 99", "--out <DIR>"),
+        ("dd --tolerance 0", "tolerance 0 is not a number above 0"),
         ("awari --stones 2 --position 1,1,1,0,0,0,0,0,0,0,0,0", "3 stones, more than --stones 2"),
     ] {
         APP.assert_misused(args, expected);

@@ -1,4 +1,4 @@
-//! `weft sim app` and `weft sim paper004`: the eight applications on simulated hosts, and the
+//! `weft sim app` and `weft sim paper004`: the nine applications on simulated hosts, and the
 //! clusters of paper 004.
 #![allow(non_snake_case)]
 
@@ -20,7 +20,7 @@ struct Case {
     wrong: (&'static [&'static str], &'static str),
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case {
         app: "asp",
         input: &["--nodes", "60", "--degree", "4"],
@@ -44,6 +44,12 @@ const CASES: [Case; 9] = [
         input: &["--bodies", "200", "--steps", "2"],
         things: "interactions",
         wrong: (&["--steps", "0"], "at least one is needed"),
+    },
+    Case {
+        app: "dd",
+        input: &["--iterations", "2"],
+        things: "exponentials and points",
+        wrong: (&["--tolerance", "nan"], "is not a number above 0"),
     },
     Case {
         app: "leq",

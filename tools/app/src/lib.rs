@@ -34,6 +34,7 @@ use weft_run::program::{hand_over, PAPERS};
 In the program weft-papers:
   awari   End games of Awari
   barnes  Gravitation of bodies (Barnes-Hut)
+  dd      Electrons and holes in a semiconductor
   leq     Linear equations
   puzzle  The 15-puzzle
   qr      QR factorisation

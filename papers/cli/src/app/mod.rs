@@ -1,7 +1,8 @@
-//! `weft app`: the applications of paper 004 that `weft` itself does not have.
+//! `weft app`: the applications of the papers that `weft` itself does not have.
 
 pub mod awari;
 pub mod barnes;
+pub mod dd;
 pub mod leq;
 mod pictures;
 pub mod puzzle;
@@ -27,6 +28,8 @@ pub struct Args {
 enum Which {
     Awari(awari::Args),
     Barnes(barnes::Args),
+    /// Drift and diffusion of electrons and holes in a semiconductor (DD)
+    Dd(dd::Args),
     /// Linear equations by Jacobi's iteration, the vector a replicated object (LEQ)
     Leq(leq::Args),
     Puzzle(puzzle::Args),
@@ -43,6 +46,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     run_rank(|job| match &args.which {
         Which::Awari(args) => awari::run(job, args),
         Which::Barnes(args) => barnes::run(job, args),
+        Which::Dd(args) => dd::run(job, args),
         Which::Leq(args) => leq::run(job, args),
         Which::Puzzle(args) => puzzle::run(job, args),
         Which::Qr(args) => qr::run(job, args),

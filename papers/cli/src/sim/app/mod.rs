@@ -5,6 +5,7 @@ mod awari;
 mod bar;
 mod barnes;
 mod case;
+mod dd;
 mod hosts;
 mod leq;
 mod puzzle;
@@ -34,6 +35,8 @@ enum Which {
     Awari(Options<awari::Awari>),
     /// Gravitation of many bodies by the method of Barnes and Hut, in coherent regions (Barnes)
     Barnes(Options<barnes::Barnes>),
+    /// Drift and diffusion of electrons and holes in a semiconductor, by rows (DD)
+    Dd(Options<dd::Dd>),
     /// Linear equations by Jacobi's iteration, the vector a replicated object (LEQ)
     Leq(Options<leq::Leq>),
     /// Shortest solutions of the 15-puzzle, jobs pushed to the owners of positions (Puzzle)
@@ -79,6 +82,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Which::Asp(asp) => case::play(asp),
         Which::Awari(awari) => case::play(awari),
         Which::Barnes(barnes) => case::play(barnes),
+        Which::Dd(dd) => case::play(dd),
         Which::Leq(leq) => case::play(leq),
         Which::Puzzle(puzzle) => case::play(puzzle),
         Which::Qr(qr) => case::play(qr),

@@ -1,0 +1,97 @@
+//! The parallel program on simulated clusters: the bits of the sequential one, wherever rows are.
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use weft_dd::{run, sequential, Device, Method, Outcome, Params, DIODE, LASER};
+use weft_sim::{Fault, Sim, SimConfig};
+
+fn params(text: &str, to: &str) -> Params {
+    let text: Vec<&str> = text.lines().filter(|line| !line.starts_with("sweep")).collect();
+    let text = format!("{}\nsweep anode {to}\n", text.join("\n"));
+    Params { ns_per_unit: Some(5.0), ..Params::new(Device::read(&mut text.as_bytes()).unwrap()) }
+}
+
+fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
+    let params = params.clone();
+    let mut sim = Sim::new("dd", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let all = sim.results(move |env| {
+        let params = params.clone();
+        async move { run(&env.world(), &params, &|_| {}).await.expect("no rank fails") }
+    });
+    all.unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn run__same_bits_as_sequential_on_any_number_of_ranks() {
+    let params = params(DIODE, "from 0.2 to 0.4 step 0.2");
+    let expected = sequential(&params, &|_| {});
+    for (ranks, balance) in [(1, true), (2, false), (3, true), (7, true), (61, true)] {
+        let params = Params { balance, ..params.clone() };
+        let outcomes = simulate(&params, SimConfig::new(ranks, 3));
+        assert_eq!(outcomes.len(), ranks as usize);
+        for outcome in &outcomes {
+            assert!(outcome.agrees_with(&expected), "{ranks} ranks: {outcome:?}");
+        }
+        assert_eq!(outcomes[0].maps, expected.maps);
+        let work = |outcome: &Outcome| outcome.rows.iter().map(|row| row.work).collect::<Vec<_>>();
+        assert_eq!(work(&outcomes[0]), work(&expected), "{ranks} ranks");
+    }
+}
+
+#[test]
+fn run__same_bits_by_jacobi_under_loss_and_while_rows_move() {
+    let mut params = params(LASER, "from 0.8 to 0.8 step 0.1");
+    params.tolerance = 1e-5;
+    for method in [Method::RedBlack, Method::Jacobi] {
+        let params = Params { method, ..params.clone() };
+        let expected = sequential(&params, &|_| {});
+        let outcomes = simulate(&params, SimConfig::new(3, 5).lossy());
+        assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "{method:?}");
+        assert!(outcomes.iter().all(|outcome| outcome.moved > 0));
+    }
+}
+
+#[test]
+fn run__balanced_rows_take_less_time() {
+    let mut params = params(LASER, "from 0.5 to 0.6 step 0.1");
+    // Exponentials that take as long as a thousand: the messages do not count.
+    params.ns_per_unit = Some(5000.0);
+    params.tolerance = 1e-5;
+    let time = |ranks, balance| {
+        let outcome = simulate(&Params { balance, ..params.clone() }, SimConfig::new(ranks, 1));
+        (outcome[0].elapsed.as_secs_f64(), outcome[0].imbalance, outcome[0].moved)
+    };
+    let alone = time(1, true).0;
+    let (even, imbalance, moved) = time(4, false);
+    assert!(imbalance > 1.5 && moved == 0, "{imbalance}");
+    let (balanced, imbalance, moved) = time(4, true);
+    assert!(imbalance < 1.3 && moved > 0, "{imbalance}");
+    assert!(balanced < 0.75 * even, "{balanced} after {even}");
+    assert!(alone / balanced > 2.8, "{alone} to {balanced}");
+}
+
+#[test]
+fn run__the_death_of_a_rank_ends_the_others() {
+    for at in [200_000, 3_000_000] {
+        let params = params(DIODE, "from 0.2 to 0.6 step 0.2");
+        let mut config = SimConfig::new(3, 1).fault(Fault::Death { host: 1, at, visible: false });
+        let patience = ["connect_timeout_ms", "peer_timeout_ms"];
+        config.settings.extend(patience.map(|key| (key, "1000".to_string())));
+        let errors = Rc::<RefCell<Vec<String>>>::default();
+        let told = Rc::clone(&errors);
+        let sim = Sim::new("dd", config);
+        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        sim.spawn_all(move |env| {
+            let (params, errors) = (params.clone(), Rc::clone(&told));
+            async move {
+                let error = run(&env.world(), &params, &|_| {}).await.expect_err("a rank is dead");
+                errors.borrow_mut().push(error.to_string());
+            }
+        });
+        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+        let errors = errors.take();
+        assert_eq!(errors.len(), 2);
+        assert!(errors.iter().all(|error| error.contains("rank 1")), "{errors:?}");
+    }
+}

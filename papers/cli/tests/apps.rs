@@ -147,7 +147,7 @@ fn dd__describes_devices_and_says_where_it_stays() {
     assert_eq!(report["result"]["stuck"]["equation"], "potential", "{report}");
 
     for (from, to, expected) in [
-        ("gap 1.424", "gap none", "line 8: `none` is not a finite number (the band gap)"),
+        ("gap 1.424", "gap none", "line 7: `none` is not a finite number (the band gap)"),
         ("contact", "# contact", "the device has no contact, so nothing fixes its potential"),
     ] {
         let bad = text.replace(from, to).replace("sweep", "# sweep");

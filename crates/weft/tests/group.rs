@@ -105,6 +105,46 @@ fn allreduce__over_every_tree_gives_all_ranks_the_same_bits() {
 }
 
 #[test]
+fn allreduce__long_vectors_by_blocks_have_the_same_bits_everywhere() {
+    everywhere(|group, _| {
+        let (endpoint, size) = (group.endpoint(), group.size());
+        for len in [16_384, 20_001, 100_003] {
+            let value = |rank: usize, i: usize| 0.1_f32 * (rank + 1) as f32 + i as f32;
+            let own = (0..len).map(|i| value(group.rank(), i)).collect::<Vec<_>>();
+            let got = endpoint.block_on(group.allreduce(own, Op::Sum)).unwrap();
+            let sum = |i: usize| (1..size).fold(value(0, i), |sum, rank| sum + value(rank, i));
+            assert!(got.iter().enumerate().all(|(i, v)| v.to_bits() == sum(i).to_bits()), "{len}");
+        }
+    });
+}
+
+#[test]
+fn reduce_scatter__gives_each_rank_its_block() {
+    everywhere(|group, _| {
+        let (endpoint, size, me) = (group.endpoint(), group.size(), group.rank());
+        for unit in [0, 1, 7_000] {
+            // The last rank gets nothing.
+            let counts: Vec<_> = (0..size).map(|rank| (size - 1 - rank) * unit).collect();
+            let start: usize = counts[..me].iter().sum();
+            let own = (0..counts.iter().sum()).map(|i| (i * (me + 1)) as u64).collect();
+            let got = endpoint.block_on(group.reduce_scatter(own, &counts, Op::Sum)).unwrap();
+            let wanted = (start..start + counts[me]).map(|i| (i * size * (size + 1) / 2) as u64);
+            assert!(got.into_iter().eq(wanted), "{unit}");
+        }
+    });
+}
+
+#[test]
+fn reduce_scatter__counts_that_do_not_fit_are_refused() {
+    ranks(2, Tree::Flat, |group| {
+        for counts in [&[1][..], &[1, 2], &[usize::MAX, usize::MAX]] {
+            let got = group.endpoint().block_on(group.reduce_scatter(vec![1_u8], counts, Op::Sum));
+            assert!(matches!(got.unwrap_err().cause(), OpError::Count { .. }), "{counts:?}");
+        }
+    });
+}
+
+#[test]
 fn barrier__over_every_tree_no_rank_leaves_before_all_have_come() {
     for size in SIZES {
         for &tree in Tree::ALL {

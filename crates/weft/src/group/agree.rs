@@ -15,13 +15,16 @@ pub(super) enum Kind {
     Scatter,
     Allgather,
     Alltoall,
+    ReduceScatter,
 }
 
-use Kind::{Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Reduce, Scatter};
+use Kind::{
+    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+};
 
 /// Kinds by their numbers.
-const KINDS: [Kind; 8] =
-    [Barrier, Broadcast, Reduce, Allreduce, Gather, Scatter, Allgather, Alltoall];
+const KINDS: [Kind; 9] =
+    [Barrier, Broadcast, Reduce, Allreduce, Gather, Scatter, Allgather, Alltoall, ReduceScatter];
 /// Types of values by their numbers. Any other, of a program, is `OTHER`.
 const TYPES: [&str; 10] = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"];
 const OTHER: u32 = 15;
@@ -36,13 +39,15 @@ const OPS: [(Op, &str); 7] = [
     (Op::Xor, "bitwise xor"),
 ];
 
+/// Bits of the kind.
+const KIND: u32 = 15;
 /// Position of the tree in a word: 0 for none, else one more than its number.
-const TREE: u32 = 3;
+const TREE: u32 = 4;
 /// Positions of type and operation.
-const TYPE: u32 = 6;
-const OP: u32 = 10;
+const TYPE: u32 = 7;
+const OP: u32 = 11;
 /// Position of the root, combined with the hash of the list of members.
-const ROOT: u32 = 13;
+const ROOT: u32 = 14;
 const ROOT_MASK: u32 = u32::MAX >> ROOT;
 
 /// A collective operation, as all its ranks must call it.
@@ -91,12 +96,17 @@ pub(super) fn hash(members: &[usize]) -> u32 {
     (all ^ all >> 32) as u32
 }
 
+/// Returns the kind of the operation with this word, if this build knows it.
+fn kind_of(word: u32) -> Option<Kind> {
+    KINDS.get((word & KIND) as usize).copied()
+}
+
 /// Returns the length of the whole, as far as the first message of an operation with this word
 /// shows it; `len` is that of the message, of which `data` is the beginning.
 pub(super) fn whole_len(word: u32, len: u64, data: &[u8]) -> Option<u64> {
-    match KINDS[(word & 7) as usize] {
-        Reduce | Allreduce => Some(len),
-        Broadcast => data.first_chunk().map(|raw| u64::from_le_bytes(*raw)),
+    match kind_of(word) {
+        Some(Reduce | Allreduce) => Some(len),
+        Some(Broadcast) => data.first_chunk().map(|raw| u64::from_le_bytes(*raw)),
         _ => None,
     }
 }
@@ -104,7 +114,7 @@ pub(super) fn whole_len(word: u32, len: u64, data: &[u8]) -> Option<u64> {
 /// Returns the text for a word of an operation of `bytes`, for messages to people: `size` is the
 /// number of ranks and `list` the hash of the members here.
 pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) -> String {
-    let kind = KINDS[(word & 7) as usize];
+    let Some(kind) = kind_of(word) else { return "another operation".to_owned() };
     let root = ((word >> ROOT) ^ list) & ROOT_MASK;
     let has_root = matches!(kind, Broadcast | Reduce | Gather | Scatter);
     let same_list = if has_root { (root as usize) < size } else { root == 0 };
@@ -117,6 +127,7 @@ pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) ->
         Scatter => "a scatter from",
         Allgather => "an allgather",
         Alltoall => "an alltoall",
+        ReduceScatter => "a reduce-scatter",
     };
     let mut text = name.to_owned();
     match (has_root, same_list) {
@@ -124,7 +135,7 @@ pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) ->
         (true, false) => text += " some rank",
         (false, _) => {}
     }
-    if matches!(kind, Reduce | Allreduce) {
+    if matches!(kind, Reduce | Allreduce | ReduceScatter) {
         let at = (word >> TYPE & 15) as usize;
         let values = TYPES.get(at).copied().unwrap_or("values of a type of the program");
         let size = [1, 1, 2, 2, 4, 4, 8, 8, 4, 8].get(at).copied();
@@ -187,6 +198,7 @@ mod tests {
             (What::of(Scatter).root(1), "a scatter from 1 of 80 bytes"),
             (What::of(Allgather), "an allgather of 80 bytes"),
             (What::of(Alltoall), "an alltoall of 80 bytes"),
+            (What::of(ReduceScatter).values::<f32>(Op::Min), "a reduce-scatter, minimum of 20 f32"),
         ];
         let mut words = Vec::new();
         for (what, says) in whats {

@@ -20,6 +20,21 @@ const SHOWN: usize = 8;
 /// A message on its way to a peer.
 pub(super) struct Sent(PeerId, Operation);
 
+/// A message of at most `len` bytes whose receive is posted.
+pub(super) struct Expected {
+    from: usize,
+    peer: PeerId,
+    operation: Operation,
+    len: usize,
+}
+
+impl Expected {
+    /// Returns the rank that sends it.
+    pub fn from(&self) -> usize {
+        self.from
+    }
+}
+
 /// A collective operation of this rank.
 pub(super) struct Call {
     pub group: Group,
@@ -79,13 +94,27 @@ impl Call {
 
     /// Takes a message of at most `len` bytes.
     pub async fn take(&self, from: usize, len: usize) -> Result<Vec<u8>, OpError> {
+        if len <= POSTED_MAX {
+            return self.receive(self.expect(from, len)?).await;
+        }
         let (endpoint, peer) = (&self.group.inner.endpoint, self.group.find_peer(from)?);
         self.under_way.awaits.set(Some(peer));
-        let received = match len <= POSTED_MAX {
-            true => endpoint.recv(Some(peer), self.tag, 0, vec![0; len.max(SHOWN)]),
-            false => endpoint.recv_announced(peer, self.tag, len).await?,
-        };
-        let (error, status, mut data) = received.whole().await;
+        let operation = endpoint.recv_announced(peer, self.tag, len).await?;
+        self.receive(Expected { from, peer, operation, len }).await
+    }
+
+    /// Posts the receive of a message of at most `len` bytes, with memory for all of them.
+    pub fn expect(&self, from: usize, len: usize) -> Result<Expected, OpError> {
+        let (endpoint, peer) = (&self.group.inner.endpoint, self.group.find_peer(from)?);
+        let operation = endpoint.recv(Some(peer), self.tag, 0, vec![0; len.max(SHOWN)]);
+        Ok(Expected { from, peer, operation, len })
+    }
+
+    /// Waits for an expected message.
+    pub async fn receive(&self, expected: Expected) -> Result<Vec<u8>, OpError> {
+        let Expected { from, peer, operation, len } = expected;
+        self.under_way.awaits.set(Some(peer));
+        let (error, status, mut data) = operation.whole().await;
         let sent = match error {
             None => status.len as u64,
             Some(OpError::Truncated { sent }) => sent,
@@ -101,15 +130,21 @@ impl Call {
         }
     }
 
-    /// Takes a vector that is as long as this rank's.
-    pub async fn take_vector(&self, from: usize, len: usize) -> Result<Vec<u8>, OpError> {
+    /// Waits for an expected vector, which is as long as this rank's.
+    pub async fn receive_vector(&self, expected: Expected) -> Result<Vec<u8>, OpError> {
+        let (from, len) = (expected.from, expected.len);
         let uneven = |given| Err(OpError::Uneven { rank: from as u32, given, wanted: len as u64 });
-        match self.take(from, len).await {
+        match self.receive(expected).await {
             Ok(theirs) if theirs.len() == len => Ok(theirs),
             Ok(theirs) => uneven(theirs.len() as u64),
             Err(OpError::Truncated { sent }) => uneven(sent),
             Err(other) => Err(other),
         }
+    }
+
+    /// Takes a vector that is as long as this rank's.
+    pub async fn take_vector(&self, from: usize, len: usize) -> Result<Vec<u8>, OpError> {
+        self.receive_vector(self.expect(from, len)?).await
     }
 
     #[cold]

@@ -6,6 +6,7 @@ use super::call::Call;
 use super::element::{decode, encode};
 use super::{Element, Group, GroupError, Op, Started, Tree};
 use std::future::Future;
+use std::ops::Range;
 use weft_core::OpError;
 
 /// The message of each rank, in order of rank.
@@ -182,6 +183,48 @@ impl Group {
         })
     }
 
+    /// Combines the vectors of all ranks, position by position, and gives each rank one block of the
+    /// result: the first `counts[0]` values to rank 0, the next `counts[1]` to rank 1, and so on.
+    /// All ranks give the same counts. The values are combined in the order of ranks.
+    ///
+    /// # Errors
+    /// `Count` if there is not one count for each rank, or if their sum is not the length of
+    /// `values`: nothing was sent, and the other ranks wait. Otherwise as
+    /// [`reduce`](Self::reduce).
+    pub fn reduce_scatter<T: Element>(
+        &self,
+        values: Vec<T>,
+        counts: &[usize],
+        op: Op,
+    ) -> Started<Vec<T>> {
+        let blocks = blocks(counts);
+        let sum = blocks.last().map_or(0, |last| last.end);
+        let fits = match sum == values.len() {
+            true => Ok(()),
+            false => Err(OpError::Count { wanted: sum as u32, given: values.len() as u32 }),
+        };
+        let check = takes::<T>(op).and_then(|()| self.one_each(counts.len())).and(fits);
+        let what = What::of(Kind::ReduceScatter).values::<T>(op);
+        let what = (what, Some(values.len() * T::SIZE));
+        self.begin_if(check, what, move |call| async move {
+            call.do_reduce_scatter(values, blocks, op).await
+        })
+    }
+
+    /// Combines the vectors of all ranks by [`reduce_scatter`](Self::reduce_scatter), and returns
+    /// this rank's block at the end of the operation.
+    ///
+    /// # Errors
+    /// A rank that is needed failed, or the counts do not fit.
+    pub fn reduce_scatter_blocking<T: Element>(
+        &self,
+        values: Vec<T>,
+        counts: &[usize],
+        op: Op,
+    ) -> Result<Vec<T>, GroupError> {
+        self.reduce_scatter(values, counts, op).wait()
+    }
+
     /// Collects one message of every rank at the root, in order of rank; `None` on other ranks.
     /// Each rank sends straight to the root, so no byte crosses a network twice.
     pub fn gather(&self, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
@@ -283,6 +326,17 @@ impl Group {
     fn has_rank(&self, rank: usize) -> Result<(), OpError> {
         (rank < self.size()).then_some(()).ok_or_else(|| self.no_rank(rank))
     }
+}
+
+/// Returns the blocks of so many values each, one behind the other.
+fn blocks(counts: &[usize]) -> Vec<Range<usize>> {
+    let mut end = 0_usize;
+    let block = |&count: &usize| {
+        let start = end;
+        end = end.saturating_add(count);
+        start..end
+    };
+    counts.iter().map(block).collect()
 }
 
 /// # Errors

@@ -31,6 +31,12 @@ pub trait Element: Copy + 'static {
     fn get(bytes: &[u8]) -> Self;
     /// Combines two values. Never called with an `op` that `takes` refuses.
     fn combine(self, other: Self, op: Op) -> Self;
+    /// Combines values with those encoded in `bytes`, position by position.
+    fn fold(all: &mut [Self], bytes: &[u8], op: Op) {
+        for (one, raw) in all.iter_mut().zip(bytes.chunks_exact(Self::SIZE)) {
+            *one = one.combine(Self::get(raw), op);
+        }
+    }
     /// True if values of this type can be combined by `op`.
     fn takes(op: Op) -> bool {
         let _any = op;
@@ -55,15 +61,26 @@ macro_rules! element {
             }
 
             fn combine(self, other: $ty, op: Op) -> $ty {
-                let both = |with: fn($ty, $ty) -> $ty| with(self, other);
+                let mut all = [self];
+                <$ty>::fold(&mut all, &other.to_le_bytes(), op);
+                all[0]
+            }
+
+            fn fold(all: &mut [$ty], bytes: &[u8], op: Op) {
+                // A loop for each operation, which the compiler turns into vector instructions.
+                fn each(all: &mut [$ty], bytes: &[u8], with: impl Fn($ty, $ty) -> $ty) {
+                    for (one, raw) in all.iter_mut().zip(bytes.chunks_exact(size_of::<$ty>())) {
+                        *one = with(*one, <$ty>::get(raw));
+                    }
+                }
                 match op {
-                    Op::Sum => both($sum),
-                    Op::Product => both($product),
-                    Op::Min => if other < self { other } else { self },
-                    Op::Max => if other > self { other } else { self },
-                    Op::And => both($and),
-                    Op::Or => both($or),
-                    Op::Xor => both($xor),
+                    Op::Sum => each(all, bytes, $sum),
+                    Op::Product => each(all, bytes, $product),
+                    Op::Min => each(all, bytes, |a, b| if b < a { b } else { a }),
+                    Op::Max => each(all, bytes, |a, b| if b > a { b } else { a }),
+                    Op::And => each(all, bytes, $and),
+                    Op::Or => each(all, bytes, $or),
+                    Op::Xor => each(all, bytes, $xor),
                 }
             }
 
@@ -87,10 +104,10 @@ pub(super) fn encode<T: Element>(values: &[T]) -> Vec<u8> {
     out
 }
 
-/// Combines `values` with the values encoded in `bytes`, position by position.
-pub(super) fn fold<T: Element>(values: &mut [T], bytes: &[u8], op: Op) {
-    for (v, raw) in values.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
-        *v = v.combine(T::get(raw), op);
+/// Reads values from their little-endian form into a slice of their number.
+pub(super) fn store<T: Element>(values: &mut [T], bytes: &[u8]) {
+    for (value, raw) in values.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
+        *value = T::get(raw);
     }
 }
 

@@ -263,11 +263,23 @@ fn install_via(built: &Path, prefix: &str, to: &mut Install) -> Result<(), Strin
     to.link("lib/libvipl.so.0", &format!("libvipl.so.{VERSION}"))?;
     to.link("lib/libvipl.so", "libvipl.so.0")?;
     to.copy(&via.join("include/vipl.h"), "include/vipl.h")?;
-    let text = read(&via.join("vipl.pc.in"))?;
+    install_old(to, "via", prefix, "vipl.pc", ["hello.c", "check.h"])
+}
+
+/// Installs the file for pkg-config and the example of an interface of old.
+fn install_old(
+    to: &mut Install,
+    name: &str,
+    prefix: &str,
+    pc: &str,
+    example: [&str; 2],
+) -> Result<(), String> {
+    let face = crate::root().join("faces").join(name);
+    let text = read(&face.join(format!("{pc}.in")))?;
     let text = text.replace("@PREFIX@", prefix).replace("@VERSION@", VERSION);
-    to.write("lib/pkgconfig/vipl.pc", &text)?;
-    for name in ["hello.c", "check.h"] {
-        to.copy(&via.join("examples").join(name), &format!("share/weft/examples/via/{name}"))?;
+    to.write(&format!("lib/pkgconfig/{pc}"), &text)?;
+    for file in example {
+        to.copy(&face.join("examples").join(file), &format!("share/weft/examples/{name}/{file}"))?;
     }
     Ok(())
 }
@@ -281,13 +293,7 @@ fn install_mx(library: &Path, prefix: &str, to: &mut Install) -> Result<(), Stri
     for name in ["myriexpress.h", "mx_extensions.h", "mx_io.h"] {
         to.copy(&mx.join("include").join(name), &format!("include/{name}"))?;
     }
-    let text = read(&mx.join("myriexpress.pc.in"))?;
-    let text = text.replace("@PREFIX@", prefix).replace("@VERSION@", VERSION);
-    to.write("lib/pkgconfig/myriexpress.pc", &text)?;
-    for name in ["hello.c", "mx_check.h"] {
-        to.copy(&mx.join("examples").join(name), &format!("share/weft/examples/mx/{name}"))?;
-    }
-    Ok(())
+    install_old(to, "mx", prefix, "myriexpress.pc", ["hello.c", "mx_check.h"])
 }
 
 /// Makes the agent's user in an installation of the system; returns a description for people. In a

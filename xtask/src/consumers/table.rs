@@ -80,19 +80,12 @@ impl Report {
     fn table_lines(&self) -> String {
         let mut lines = String::new();
         for row in &self.rows {
+            let Row { version, over, place, tests, own, failed, skipped, took } = row;
+            let (name, passed, seconds) = (self.name, row.passed(), took.as_secs());
             let _ = writeln!(
                 lines,
-                "| {} {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-                self.name,
-                row.version,
-                row.over,
-                row.place,
-                row.tests,
-                row.passed(),
-                row.own,
-                row.failed,
-                row.skipped,
-                row.took.as_secs(),
+                "| {name} {version} | {over} | {place} | {tests} | {passed} | {own} | {failed} | \
+                 {skipped} | {seconds} |",
             );
         }
         lines
@@ -130,18 +123,12 @@ pub fn print(reports: &[Report]) {
     );
     for report in reports {
         for row in &report.rows {
+            let Row { version, over, place, tests, own, failed, skipped, took } = row;
+            let (passed, seconds) = (row.passed(), took.as_secs_f64());
             println!(
-                "{:14} {:9} {:18} {:10} {:>6} {:>6} {:>5} {:>6} {:>7} {:>7.1}",
+                "{:14} {version:9} {over:18} {place:10} {tests:>6} {passed:>6} {own:>5} \
+                 {failed:>6} {skipped:>7} {seconds:>7.1}",
                 report.name,
-                row.version,
-                row.over,
-                row.place,
-                row.tests,
-                row.passed(),
-                row.own,
-                row.failed,
-                row.skipped,
-                row.took.as_secs_f64(),
             );
         }
         report.skipped.iter().for_each(|why| println!("{:14} skipped: {why}", report.name));

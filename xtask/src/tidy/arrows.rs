@@ -328,13 +328,8 @@ fn heads(tokens: &[Token], at: usize, found: &mut Vec<(usize, String)>) {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::messages;
     use super::*;
-
-    fn messages(rule: fn(&Tree, &mut Report), files: &[(&str, &str)]) -> Vec<String> {
-        let mut report = Report::default();
-        rule(&Tree::of(files), &mut report);
-        report.findings().iter().map(|f| f.message.clone()).collect()
-    }
 
     #[test]
     fn crates__links_do_not_know_the_endpoint() {

@@ -237,13 +237,8 @@ fn walk(tokens: &[Token], at: usize, mut base: Path, found: &mut Vec<(usize, Pat
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::messages;
     use super::*;
-
-    fn messages(rule: fn(&Tree, &mut Report), files: &[(&str, &str)]) -> Vec<String> {
-        let mut report = Report::default();
-        rule(&Tree::of(files), &mut report);
-        report.findings().iter().map(|f| f.message.clone()).collect()
-    }
 
     /// Returns modules of which each imports the next, and the last the first.
     fn ring(names: &[&str]) -> Vec<(String, String)> {

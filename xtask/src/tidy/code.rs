@@ -156,12 +156,12 @@ fn impure_names(file: &File, report: &mut Report) {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::messages;
+    use super::super::Rule;
     use super::*;
 
-    fn count(rule: fn(&Tree, &mut Report), path: &str, text: &str) -> usize {
-        let mut report = Report::default();
-        rule(&Tree::of(&[(path, text)]), &mut report);
-        report.findings().len()
+    fn count(rule: Rule, path: &str, text: &str) -> usize {
+        messages(rule, &[(path, text)]).len()
     }
 
     #[test]

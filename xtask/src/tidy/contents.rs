@@ -142,6 +142,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing;
     use super::*;
 
     const CORE: &str = "[package]\nname = \"weft-core\"\n";
@@ -166,8 +167,7 @@ mod tests {
     }
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        let mut report = Report::default();
-        contents(&Tree::of(files), &mut report);
+        let report = testing::found(contents, files);
         report.findings().iter().map(|f| format!("{}: {}", f.path, f.message)).collect()
     }
 

@@ -77,6 +77,7 @@ fn methods(file: &File) -> Vec<(String, usize, &'static str)> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing;
     use super::*;
 
     const CODE: &str = "impl Engine { pub fn new(mut cfg: C) -> E {} pub fn id(&self) -> u8 {}\n\
@@ -85,8 +86,7 @@ mod tests {
         impl Engine { pub fn handle_packet(&mut self) {} pub fn poll_event(&mut self) {} }\n";
 
     fn faults(list: &str) -> Vec<(usize, String)> {
-        let mut report = Report::default();
-        kinds(&Tree::of(&[(LIST, &format!("{list}{CODE}"))]), &mut report);
+        let report = testing::found(kinds, &[(LIST, &format!("{list}{CODE}"))]);
         report.findings().iter().map(|f| (f.line, f.message.clone())).collect()
     }
 

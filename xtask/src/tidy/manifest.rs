@@ -99,16 +99,11 @@ pub fn lockfile(tree: &Tree, report: &mut Report) {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::messages;
     use super::*;
 
     const GOOD: &str =
         "[package]\nname = \"a\"\nlicense.workspace = true\n[lints]\nworkspace = true\n";
-
-    fn count(rule: fn(&Tree, &mut Report), files: &[(&str, &str)]) -> usize {
-        let mut report = Report::default();
-        rule(&Tree::of(files), &mut report);
-        report.findings().len()
-    }
 
     #[test]
     fn dependencies__all_spellings() {
@@ -122,26 +117,29 @@ mod tests {
 
     #[test]
     fn lints__every_crate_inherits() {
-        assert_eq!(count(lints, &[("a/Cargo.toml", GOOD)]), 0);
-        assert_eq!(count(lints, &[("a/Cargo.toml", "[package]\nname = \"a\"\n")]), 1);
+        assert_eq!(messages(lints, &[("a/Cargo.toml", GOOD)]).len(), 0);
+        assert_eq!(messages(lints, &[("a/Cargo.toml", "[package]\nname = \"a\"\n")]).len(), 1);
         let root = "[workspace.lints.clippy]\nundocumented_unsafe_blocks = \"deny\"\n";
-        assert_eq!(count(lints, &[("Cargo.toml", root)]), 0);
-        assert_eq!(count(lints, &[("Cargo.toml", "[workspace]\n")]), 1);
+        assert_eq!(messages(lints, &[("Cargo.toml", root)]).len(), 0);
+        assert_eq!(messages(lints, &[("Cargo.toml", "[workspace]\n")]).len(), 1);
     }
 
     #[test]
     fn licences__texts_and_fields() {
         let texts =
             [("LICENSE-MIT", "Permission is hereby granted"), ("LICENSE-APACHE", "Apache License")];
-        assert_eq!(count(licences, &texts), 0);
-        assert_eq!(count(licences, &[texts[0], texts[1], ("a/Cargo.toml", GOOD)]), 0);
-        assert_eq!(count(licences, &[("a/Cargo.toml", "[package]\nname = \"a\"\n")]), 3);
+        assert_eq!(messages(licences, &texts).len(), 0);
+        assert_eq!(messages(licences, &[texts[0], texts[1], ("a/Cargo.toml", GOOD)]).len(), 0);
+        assert_eq!(messages(licences, &[("a/Cargo.toml", "[package]\nname = \"a\"\n")]).len(), 3);
     }
 
     #[test]
     fn lockfile__foreign_sources_are_named() {
         let good = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
-        assert_eq!(count(lockfile, &[("Cargo.lock", good)]), 0);
-        assert_eq!(count(lockfile, &[("Cargo.lock", "source = \"git+https://x.org/y\"\n")]), 1);
+        assert_eq!(messages(lockfile, &[("Cargo.lock", good)]).len(), 0);
+        assert_eq!(
+            messages(lockfile, &[("Cargo.lock", "source = \"git+https://x.org/y\"\n")]).len(),
+            1
+        );
     }
 }

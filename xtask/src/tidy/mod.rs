@@ -14,6 +14,8 @@ mod reach;
 mod records;
 mod sentences;
 mod shape;
+#[cfg(test)]
+mod testing;
 mod text;
 mod types;
 mod walks;
@@ -239,8 +241,6 @@ mod tests {
 
     #[test]
     fn readable__names_broken_source() {
-        let mut report = Report::default();
-        readable(&Tree::of(&[("a.rs", "fn a( {}\n}")]), &mut report);
-        assert_eq!(report.findings().len(), 1);
+        assert_eq!(testing::found(readable, &[("a.rs", "fn a( {}\n}")]).findings().len(), 1);
     }
 }

@@ -130,13 +130,13 @@ fn literal(token: &Token) -> Option<&str> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing;
     use super::*;
 
     fn dead(files: &[(&str, &str)]) -> Vec<String> {
         let mut all = vec![("c/Cargo.toml", "[package]\nname = \"c\"\n")];
         all.extend(files);
-        let mut report = Report::default();
-        dead_files(&Tree::of(&all), &mut report);
+        let report = testing::found(dead_files, &all);
         report.findings().iter().map(|f| f.path.clone()).collect()
     }
 

@@ -113,6 +113,7 @@ fn is_listed(tree: &Tree, name: &str, status: &str) -> bool {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::messages;
     use super::*;
 
     const GOOD: &str = "# 7. A ring\n\nStatus: accepted, 2026-11-22.\n\n## Context\n\na\n\n\
@@ -121,10 +122,8 @@ mod tests {
     const ROW: &str = "| [7](0007-a-ring.md) | A ring | accepted | It is round. |\n";
 
     fn found(index: &str, files: &[(&str, &str)]) -> Vec<String> {
-        let mut report = Report::default();
         let all: Vec<(&str, &str)> = files.iter().copied().chain([(INDEX, index)]).collect();
-        records(&Tree::of(&all), &mut report);
-        report.findings().iter().map(|f| f.message.clone()).collect()
+        messages(records, &all)
     }
 
     fn of_one(text: &str) -> usize {

@@ -200,16 +200,11 @@ fn item_text(line: &str) -> Option<&str> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::lines_of;
     use super::*;
 
-    fn lines_of(rule: fn(&Tree, &mut Report), path: &str, text: &str) -> Vec<usize> {
-        let mut report = Report::default();
-        rule(&Tree::of(&[(path, text)]), &mut report);
-        report.findings().iter().map(|f| f.line).collect()
-    }
-
     fn found(path: &str, text: &str) -> Vec<usize> {
-        lines_of(sentences, path, text)
+        lines_of(sentences, &[(path, text)])
     }
 
     #[test]
@@ -266,7 +261,7 @@ mod tests {
     #[test]
     fn openings__finds_comments_that_point_at_a_neighbour() {
         for text in ["Does the same.", "As [`a`], but b.", "So many.", "It is.", "(They are.)"] {
-            let lines = |path, text: String| lines_of(openings, path, &text);
+            let lines = |path, text: String| lines_of(openings, &[(path, &text)]);
             assert_eq!(lines("a.rs", format!("fn a() {{}}\n/// {text}\nfn b() {{}}\n")), [2]);
             assert_eq!(lines("a.rs", format!("/// A ring.\n///\n/// {text}\n")), [3], "{text}");
             assert_eq!(lines("a.h", format!("int a; /* {text} */\nint b;\n/* {text} */\n")), [3]);
@@ -278,8 +273,8 @@ mod tests {
     #[test]
     fn openings__leaves_later_sentences_and_other_words() {
         let text = "/// A ring.\n/// It turns. So does\n/// As. Items. Its end.\n";
-        assert_eq!(lines_of(openings, "a.rs", text), [0; 0]);
+        assert_eq!(lines_of(openings, &[("a.rs", text)]), [0; 0]);
         let text = "// Its end.\n\n// Ask.\n\n// Some.\n\n// `It`.\n\nlet a = \"// It\";\n";
-        assert_eq!(lines_of(openings, "a.rs", text), [0; 0]);
+        assert_eq!(lines_of(openings, &[("a.rs", text)]), [0; 0]);
     }
 }

@@ -155,12 +155,12 @@ fn subject(head: &[Token]) -> Option<&str> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::messages;
+    use super::super::Rule;
     use super::*;
 
-    fn faults(rule: fn(&Tree, &mut Report), text: &str) -> Vec<String> {
-        let mut report = Report::default();
-        rule(&Tree::of(&[("crates/a/src/lib.rs", text)]), &mut report);
-        report.findings().iter().map(|f| f.message.clone()).collect()
+    fn faults(rule: Rule, text: &str) -> Vec<String> {
+        messages(rule, &[("crates/a/src/lib.rs", text)])
     }
 
     fn of_fields(count: usize) -> String {

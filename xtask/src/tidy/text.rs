@@ -218,13 +218,8 @@ fn plain(path: &Path) -> PathBuf {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::lines_of;
     use super::*;
-
-    fn lines_of(rule: fn(&Tree, &mut Report), files: &[(&str, &str)]) -> Vec<usize> {
-        let mut report = Report::default();
-        rule(&Tree::of(files), &mut report);
-        report.findings().iter().map(|f| f.line).collect()
-    }
 
     #[test]
     fn columns__counts_characters_and_spares_addresses() {

@@ -51,6 +51,7 @@ fn seen_types(file: &File) -> Vec<(String, usize)> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing;
     use super::*;
 
     #[test]
@@ -62,8 +63,7 @@ mod tests {
             ("crates/a/src/three.rs", "#[cfg(test)] mod tests { pub struct Path; }"),
             ("crates/b/src/lib.rs", "pub struct Path;"),
         ];
-        let mut report = Report::default();
-        types(&Tree::of(&files), &mut report);
+        let report = testing::found(types, &files);
         let found: Vec<_> = report.findings().iter().map(|f| (f.path.as_str(), f.line)).collect();
         assert_eq!(found, [("crates/a/src/two.rs", 2)]);
     }

@@ -46,14 +46,13 @@ fn anchor(title: &str) -> String {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::messages;
     use super::*;
 
     fn found(row: &str, walk: &str) -> usize {
         let text =
             format!("# A\n## Five walks\n\n{row}\n\n### A `read()` of x\n\n{walk}\n\n## B\n");
-        let mut report = Report::default();
-        walks(&Tree::of(&[(PAGE, &text)]), &mut report);
-        report.findings().len()
+        messages(walks, &[(PAGE, &text)]).len()
     }
 
     #[test]

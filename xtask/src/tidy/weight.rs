@@ -65,13 +65,8 @@ pub fn first_build(tree: &Tree, report: &mut Report) {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::messages;
     use super::*;
-
-    fn findings(rule: fn(&Tree, &mut Report), files: &[(&str, &str)]) -> Vec<String> {
-        let mut report = Report::default();
-        rule(&Tree::of(files), &mut report);
-        report.findings().iter().map(|f| f.message.clone()).collect()
-    }
 
     #[test]
     fn shares__three_tenths_pass_and_one_line_more_does_not() {
@@ -81,7 +76,7 @@ mod tests {
             let manifest = ("a/Cargo.toml", "[package]\nname = \"a\"\n");
             let tests = ("a/src/sys/tests.rs", "//\n//\n");
             let of = [manifest, tests, ("a/src/lib.rs", &rest), ("a/src/sys.rs", &of_sys)];
-            findings(shares, &of)
+            messages(shares, &of)
         };
         assert_eq!(files(3), [""; 0]);
         assert_eq!(files(4), ["40 % of its lines are `sys`, at most 30 %"]);
@@ -96,7 +91,7 @@ mod tests {
             let code = [("tools/cli/src/main.rs", "//\n"), (inside, long.as_str())];
             let a = ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n");
             let b = ("crates/b/Cargo.toml", "[package]\nname = \"b\"\n");
-            findings(first_build, &[("tools/cli/Cargo.toml", cli), a, b, code[0], code[1]]).len()
+            messages(first_build, &[("tools/cli/Cargo.toml", cli), a, b, code[0], code[1]]).len()
         };
         assert_eq!(files("crates/a/src/lib.rs"), 1);
         assert_eq!(files("crates/b/src/lib.rs"), 0);

@@ -135,13 +135,8 @@ pub fn openings(tree: &Tree, report: &mut Report) {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::testing::lines_of;
     use super::*;
-
-    fn lines_of(rule: fn(&Tree, &mut Report), files: &[(&str, &str)]) -> Vec<usize> {
-        let mut report = Report::default();
-        rule(&Tree::of(files), &mut report);
-        report.findings().iter().map(|f| f.line).collect()
-    }
 
     #[test]
     fn glossary__finds_bold_words_in_prose() {

@@ -8,7 +8,6 @@
 //!   what remains after the computation and `os` is the receipt of an answer already there;
 //! - `L` is what is left of half a round trip after `os` and `or`.
 
-use super::own::Own;
 use super::pair::Sample;
 use super::pingpong::floor_of;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG, TAG_ACK};
@@ -18,33 +17,13 @@ use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
-/// The probes of this benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Parameter {
+named_probes! {
+    /// The probes of this benchmark.
+    Parameter = 3;
     /// Time of the sending call alone, for a few messages.
-    SendOverhead,
+    SendOverhead = "weft overhead of sends", send_overhead;
     /// A round trip with a computation of `arg` nanoseconds inside, minus the computation.
-    BusyRoundTrip,
-}
-
-probes!(Parameter);
-
-impl Own for Parameter {
-    const NUMBER: u8 = 3;
-
-    fn name(self) -> &'static str {
-        match self {
-            Parameter::SendOverhead => "weft overhead of sends",
-            Parameter::BusyRoundTrip => "weft round trip with computation",
-        }
-    }
-
-    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
-        match self {
-            Parameter::SendOverhead => send_overhead(rank, task),
-            Parameter::BusyRoundTrip => busy_round_trip(rank, task),
-        }
-    }
+    BusyRoundTrip = "weft round trip with computation", busy_round_trip;
 }
 
 /// Messages of one burst, too few to fill any queue.

@@ -44,6 +44,34 @@ macro_rules! probes {
     };
 }
 
+/// Makes the enum of a benchmark's probes: its number, and each probe with its name and the
+/// function that runs it.
+macro_rules! named_probes {
+    (
+        $(#[$about:meta])*
+        $own:ident = $number:literal;
+        $($(#[$doc:meta])* $probe:ident = $name:literal, $run:path;)+
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub enum $own { $($(#[$doc])* $probe,)+ }
+
+        probes!($own);
+
+        impl $crate::own::Own for $own {
+            const NUMBER: u8 = $number;
+
+            fn name(self) -> &'static str {
+                match self { $($own::$probe => $name,)+ }
+            }
+
+            fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
+                match self { $($own::$probe => $run(rank, task),)+ }
+            }
+        }
+    };
+}
+
 /// Packs a probe into a task.
 pub fn pack<T: Own>(own: T) -> Probe {
     let mut bytes = [0; 8];

@@ -1,6 +1,5 @@
 //! The cost of waiting: processor time of a rank in a receive, and its wake-up time.
 
-use super::own::Own;
 use super::rank::{Channel, Outcome, Probe, Rank, Task, TAG};
 use super::sys::{cpu_time, monotonic_ns};
 use super::table::{Better, Table};
@@ -9,33 +8,13 @@ use super::{others, Bench, LinkName, Subject};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
-/// The probes of this benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Wait {
+named_probes! {
+    /// The probes of this benchmark.
+    Wait = 4;
     /// Waking a rank that sleeps in a receive.
-    Wake,
+    Wake = "weft wake-up", wake;
     /// Share of a core used by a rank that waits for `iters` milliseconds.
-    Idle,
-}
-
-probes!(Wait);
-
-impl Own for Wait {
-    const NUMBER: u8 = 4;
-
-    fn name(self) -> &'static str {
-        match self {
-            Wait::Wake => "weft wake-up",
-            Wait::Idle => "weft wait",
-        }
-    }
-
-    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
-        match self {
-            Wait::Wake => wake(rank, task),
-            Wait::Idle => idle(rank, task),
-        }
-    }
+    Idle = "weft wait", idle;
 }
 
 /// Rank 1 waits in a receive for `iters` milliseconds; returns the share of a core that it used.

@@ -68,22 +68,14 @@ fn check(bench: &str, link: &str, sizes: &[u64], unit: &str) {
 }
 
 #[test]
-fn pingpong__shm() {
+fn pingpong__both_links() {
     check("pingpong", "shm", &[8, 4096, 100_000], "us");
-}
-
-#[test]
-fn pingpong__udp() {
     check("pingpong", "udp", &[16, 100_000], "us");
 }
 
 #[test]
-fn bandwidth__shm() {
+fn bandwidth__both_links() {
     check("bandwidth", "shm", &[4096, 1_000_000], "GB/s");
-}
-
-#[test]
-fn bandwidth__udp() {
     check("bandwidth", "udp", &[4096, 1_000_000], "GB/s");
 }
 

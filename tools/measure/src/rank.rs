@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-use weft::{Address, Config, Endpoint, Links, PeerId, SharedEndpoint};
+use weft::{Address, Config, Endpoint, Links, OpError, PeerId, SharedEndpoint, Status};
 use weft_run::reachability::Reachability;
 
 /// State of a rank.
@@ -138,6 +138,22 @@ impl Rank {
         Address::decode(&theirs).map_err(|e| anyhow::anyhow!("address: {e}"))
     }
 
+    /// Sends a message each way: the first one opens the session, which a measurement must not
+    /// include.
+    fn first_messages(
+        &self,
+        send: impl Fn() -> Result<(), OpError>,
+        recv: impl Fn() -> Result<Status, OpError>,
+    ) -> Result<(), OpError> {
+        if self.me == 0 {
+            send()?;
+            recv().map(drop)
+        } else {
+            recv()?;
+            send()
+        }
+    }
+
     /// Returns the endpoint with the other rank as its peer; both ranks open it at the first use.
     pub fn weft(&mut self) -> Result<(Endpoint, PeerId)> {
         if let Some((endpoint, peer)) = &self.endpoint {
@@ -146,14 +162,10 @@ impl Rank {
         let endpoint = weft::job::open_endpoint(self.config()?, self.links, self.key)?;
         let peer = endpoint.connect(&self.meet(&endpoint.address())?)?;
         self.endpoint = Some((endpoint.clone(), peer));
-        // The first message opens the session, which a measurement must not include.
-        if self.me == 0 {
-            endpoint.send_blocking(peer, TAG_ACK, &[1])?;
-            endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
-        } else {
-            endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0])?;
-            endpoint.send_blocking(peer, TAG_ACK, &[1])?;
-        }
+        self.first_messages(
+            || endpoint.send_blocking(peer, TAG_ACK, &[1]),
+            || endpoint.recv_blocking(Some(peer), TAG_ACK, 0, &mut [0]),
+        )?;
         self.settle()?;
         Ok((endpoint, peer))
     }
@@ -166,13 +178,10 @@ impl Rank {
         let endpoint = SharedEndpoint::open(self.config()?, self.links, self.key)?;
         let peer = endpoint.connect(&self.meet(&endpoint.address())?)?;
         self.watched = Some((endpoint.clone(), peer));
-        if self.me == 0 {
-            endpoint.send(peer, TAG_ACK, &[1])?;
-            endpoint.recv(Some(peer), TAG_ACK, 0, &mut [0])?;
-        } else {
-            endpoint.recv(Some(peer), TAG_ACK, 0, &mut [0])?;
-            endpoint.send(peer, TAG_ACK, &[1])?;
-        }
+        self.first_messages(
+            || endpoint.send(peer, TAG_ACK, &[1]),
+            || endpoint.recv(Some(peer), TAG_ACK, 0, &mut [0]),
+        )?;
         self.sync()?;
         Ok((endpoint, peer))
     }

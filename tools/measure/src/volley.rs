@@ -24,6 +24,14 @@ pub fn pause(alone: bool) {
     }
 }
 
+/// Computes for a time.
+pub fn compute_for(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
 /// Pause before each message of a wake-up measurement; the receiver sleeps after it.
 pub const DOZE: Duration = Duration::from_millis(2);
 

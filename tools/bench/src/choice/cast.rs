@@ -3,6 +3,7 @@
 use super::super::crowd::{self, Part};
 use super::super::rank::{Outcome, Rank, Task};
 use super::super::sys::monotonic_ns;
+use super::super::volley::compute_for;
 use super::cell::COMPUTES;
 use anyhow::{ensure, Context, Result};
 use std::cell::{Cell, RefCell};
@@ -94,10 +95,7 @@ fn follow(endpoint: &Endpoint, addresses: &[Address], me: usize, compute: bool) 
             member.packets.wait(Some(STEP));
             continue;
         }
-        let start = Instant::now();
-        while start.elapsed() < piece {
-            std::hint::spin_loop();
-        }
+        compute_for(piece);
         member.packets.poll();
     }
     endpoint.close(Duration::from_secs(2));

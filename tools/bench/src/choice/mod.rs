@@ -11,7 +11,6 @@ mod probe;
 mod report;
 
 use super::logp::minus;
-use super::own::Own;
 use super::pair::{Kind, Pair, Subject};
 use super::rank::{Channel, Outcome, Probe, Rank, Task};
 use super::table::{Better, Table};
@@ -24,58 +23,26 @@ use weft::choices::{Choices, Receipt, Transfer, Tree};
 
 pub use chosen::Chosen;
 
-/// The probes of the packet interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Packet {
+named_probes! {
+    /// The probes of the packet interface.
+    Packet = 5;
     /// Ping-pong of packets, one way.
-    PingPong,
+    PingPong = "packet interface ping-pong", probe::ping_pong;
     /// Time of sending a packet alone, for a few packets.
-    SendOverhead,
+    SendOverhead = "packet interface overhead of sends", probe::send_overhead;
     /// A round trip of packets with a computation of `arg` nanoseconds inside, minus the
     /// computation.
-    BusyRoundTrip,
+    BusyRoundTrip = "packet interface round trip with computation", probe::busy_round_trip;
     /// Messages in one direction.
-    Stream,
+    Stream = "packet interface stream", probe::stream;
     /// Fetch-and-add at a rank that computes for `arg` nanoseconds between two polls.
-    FetchAdd,
+    FetchAdd = "fetch-and-add", probe::fetch_add;
     /// Fetch-and-add at a rank that computes all the time and never polls.
-    FetchAddUnpolled,
+    FetchAddUnpolled = "fetch-and-add, owner never polls", probe::fetch_add_unpolled;
     /// Length of the longest packet in bytes, not a time.
-    Longest,
+    Longest = "longest packet", probe::packet_max;
     /// A multicast; `arg` as packed by [`Cast`].
-    Multicast,
-}
-
-probes!(Packet);
-
-impl Own for Packet {
-    const NUMBER: u8 = 5;
-
-    fn name(self) -> &'static str {
-        match self {
-            Packet::PingPong => "packet interface ping-pong",
-            Packet::SendOverhead => "packet interface overhead of sends",
-            Packet::BusyRoundTrip => "packet interface round trip with computation",
-            Packet::Stream => "packet interface stream",
-            Packet::FetchAdd => "fetch-and-add",
-            Packet::FetchAddUnpolled => "fetch-and-add, owner never polls",
-            Packet::Longest => "longest packet",
-            Packet::Multicast => "multicast",
-        }
-    }
-
-    fn run(self, rank: &mut Rank, task: &Task) -> Result<Outcome> {
-        match self {
-            Packet::PingPong => probe::ping_pong(rank, task),
-            Packet::SendOverhead => probe::send_overhead(rank, task),
-            Packet::BusyRoundTrip => probe::busy_round_trip(rank, task),
-            Packet::Stream => probe::stream(rank, task),
-            Packet::FetchAdd => probe::fetch_add(rank, task),
-            Packet::FetchAddUnpolled => probe::fetch_add_unpolled(rank, task),
-            Packet::Longest => probe::packet_max(rank),
-            Packet::Multicast => cast::multicast(rank, task),
-        }
-    }
+    Multicast = "multicast", cast::multicast;
 }
 
 /// Measures one benchmark over one link for every combination.

@@ -3,8 +3,7 @@
 use super::super::logp::{clock_ns, BURST};
 use super::super::own::opened;
 use super::super::rank::{Outcome, Rank, Task};
-use super::super::volley::volley;
-use super::super::volley::{median_ns, per};
+use super::super::volley::{compute_for, median_ns, per, volley};
 use super::carrier::Carrier;
 use anyhow::{Context, Result};
 use std::cell::{Cell, RefCell};
@@ -423,10 +422,7 @@ pub fn fetch_add(rank: &mut Rank, task: &Task) -> Result<Outcome> {
                 line.packets.wait(Some(IDLE));
                 continue;
             }
-            let start = Instant::now();
-            while start.elapsed() < compute {
-                std::hint::spin_loop();
-            }
+            compute_for(compute);
             line.packets.poll();
         }
         return Ok(Outcome::Elsewhere);
@@ -444,10 +440,7 @@ pub fn fetch_add_unpolled(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     rank.sync()?;
     if rank.me == 1 {
         while !rank.has_note()? {
-            let start = Instant::now();
-            while start.elapsed() < IDLE {
-                std::hint::spin_loop();
-            }
+            compute_for(IDLE);
         }
         rank.receive_note()?;
         return Ok(Outcome::Elsewhere);
@@ -462,7 +455,7 @@ pub fn fetch_add_unpolled(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 }
 
 /// Returns the longest packet from the program to the other rank, in bytes.
-pub fn packet_max(rank: &mut Rank) -> Result<Outcome> {
+pub fn packet_max(rank: &mut Rank, _: &Task) -> Result<Outcome> {
     let line = line(rank)?;
     Ok(if rank.me == 0 { Outcome::Value(line.room()? as f64) } else { Outcome::Elsewhere })
 }

@@ -3,7 +3,7 @@
 //! as a thread.
 
 use super::sys::Mx;
-use super::together::{add, both_ways, Over};
+use super::together::{add, both_ways, Operation, Over};
 use super::v4;
 use crate::rank::{Outcome, Rank, Task};
 use crate::volley::{per, warm_up};
@@ -74,16 +74,16 @@ impl Collective {
     /// processes on two nodes.
     pub const fn paper(self) -> [f64; 4] {
         match self {
-            Collective::SendRecv => [107.0, 4.66, 8.88, 32.7],
-            Collective::Exchange => [143.0, 8.38, 24.2, 29.0],
-            Collective::Allreduce => [87.9, 2.51, 11.6, 4.77],
-            Collective::Reduce => [64.7, 23.1, 26.5, -23.6],
+            Collective::SendRecv => Operation::SendRecv.paper(),
+            Collective::Exchange => Operation::Exchange.paper(),
+            Collective::Allreduce => Operation::Allreduce.paper(),
+            Collective::Reduce => Operation::Reduce.paper(),
             Collective::Allgather => [79.2, -7.1, 21.5, 56.0],
             Collective::Gather => [72.5, 52.6, 4.57, 76.4],
             Collective::Scatter => [86.3, 51.6, 18.4, 80.9],
             Collective::Alltoall => [47.0, 15.2, 47.2, 54.7],
-            Collective::Bcast => [44.6, 20.1, -26.9, -39.6],
-            Collective::Barrier => [73.7; 4],
+            Collective::Bcast => Operation::Bcast.paper(),
+            Collective::Barrier => Operation::Barrier.paper(),
         }
     }
 }

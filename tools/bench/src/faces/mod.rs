@@ -23,6 +23,7 @@ use anyhow::{Context, Result};
 use many::Collective;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Instant;
 use sys::{v4, Mx, Via};
@@ -107,15 +108,20 @@ fn adopt(rank: &Rank) {
     std::env::set_var("WEFT_KEY", key);
 }
 
+/// Prepares the libraries. Returns the addresses of the two hosts.
+fn prepared(rank: &mut Rank) -> Result<[Ipv4Addr; 2]> {
+    adopt(rank);
+    rank.locate()?;
+    let [a, b] = rank.hosts();
+    Ok([v4(a)?, v4(b)?])
+}
+
 /// Returns the endpoint of MX; both ranks open it at the first use.
 fn mx(rank: &mut Rank) -> Result<Mx> {
     if let Some(mx) = opened::<Faces>(rank)?.mx.take() {
         return Ok(mx);
     }
-    adopt(rank);
-    rank.locate()?;
-    let [a, b] = rank.hosts();
-    let hosts = [v4(a)?, v4(b)?];
+    let hosts = prepared(rank)?;
     let number = |of: usize| u32::from(rank.key()[0]) & !1 | of as u32;
     let mut mx = Mx::open(hosts[rank.me], number(rank.me))?;
     if rank.me == 0 {
@@ -146,10 +152,7 @@ fn via(rank: &mut Rank) -> Result<(Via, sys::Place)> {
     if let Some(via) = opened::<Faces>(rank)?.via.take() {
         return Ok(via);
     }
-    adopt(rank);
-    rank.locate()?;
-    let [a, b] = rank.hosts();
-    let hosts = [v4(a)?, v4(b)?];
+    let hosts = prepared(rank)?;
     let word = rank.key()[..8].to_vec();
     let via = Via::open(hosts[rank.me], hosts[1], rank.me, &word)?;
     let (handle, at) = via.place();

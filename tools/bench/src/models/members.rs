@@ -193,6 +193,23 @@ impl Member {
         Ok(Outcome::Value(span as f64 * 1e-9 / task.iters.max(1) as f64))
     }
 
+    /// Sends messages in a stream or one at a time; all members return when the last has them.
+    fn sent(
+        &self,
+        task: &Task,
+        streams: bool,
+        is_one: bool,
+        send: impl Fn() -> Result<()>,
+    ) -> Result<Outcome> {
+        let outcome = self.led(|| match streams {
+            true => self.stream(task, send),
+            false => self.last_arrivals(task, is_one, send),
+        });
+        // The others need this member until they have left the loop.
+        self.world.barrier_blocking().context("the end of all members")?;
+        outcome
+    }
+
     /// Returns a call that notes the time of each arrival, or of a stream that of the last one.
     fn note(&self, last: Option<u64>) -> impl FnMut() + 'static {
         let (at, mut come) = (Rc::clone(&self.arrived), 0);
@@ -249,12 +266,7 @@ impl Member {
                 Err(error) => Err(error.into()),
             })
         };
-        let outcome = self.led(|| match streams {
-            true => self.stream(task, send),
-            false => self.last_arrivals(task, false, send),
-        });
-        self.world.barrier_blocking().context("the end of all members")?;
-        outcome
+        self.sent(task, streams, false, send)
     }
 
     /// Writes of an object that every member has.
@@ -276,12 +288,7 @@ impl Member {
                 Err(error) => Err(error.into()),
             })
         };
-        let outcome = self.led(|| match streams {
-            true => self.stream(task, send),
-            false => self.last_arrivals(task, true, send),
-        });
-        self.world.barrier_blocking().context("the end of all members")?;
-        outcome
+        self.sent(task, streams, true, send)
     }
 
     /// Fetch-and-add at another member.
@@ -319,13 +326,7 @@ impl Member {
             drop(group.send(vec![1; task.size]));
             Ok(())
         };
-        let outcome = self.led(|| match streams {
-            true => self.stream(task, send),
-            false => self.last_arrivals(task, true, send),
-        });
-        // The others need this member until they have left the loop.
-        self.world.barrier_blocking().context("the end of all members")?;
-        outcome
+        self.sent(task, streams, true, send)
     }
 
     /// Streams of ordered broadcasts of all members.

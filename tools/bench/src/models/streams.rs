@@ -81,19 +81,14 @@ pub fn job(rank: &mut Rank, task: &Task) -> Result<Outcome> {
 pub fn casts(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let models = models(rank)?;
     let (rpc, args) = (&models.rpc, vec![1; task.size]);
-    stream(
-        rank,
-        task,
-        &models,
-        || models.taken.get(),
-        || {
-            for _ in 0..task.iters {
-                rpc.cast(1, TAKE, &args)?;
-                models.net.block_on(rpc.room(1));
-            }
-            Ok(())
-        },
-    )
+    let send = || {
+        for _ in 0..task.iters {
+            rpc.cast(1, TAKE, &args)?;
+            models.net.block_on(rpc.room(1));
+        }
+        Ok(())
+    };
+    stream(rank, task, &models, || models.taken.get(), send)
 }
 
 /// Calls of one thread of several, which have no endpoint.
@@ -106,37 +101,32 @@ fn calls(caller: &Caller, first: u64, count: u64, args: &[u8]) -> Result<()> {
 pub fn thread_calls(rank: &mut Rank, task: &Task) -> Result<Outcome> {
     let models = models(rank)?;
     let args = vec![1; task.size];
-    stream(
-        rank,
-        task,
-        &models,
-        || models.taken.get(),
-        || {
-            let (desk, caller) = threads::open(&models.rpc)?;
-            std::thread::scope(|scope| {
-                let (args, all) = (&args, caller.clone());
-                let main = scope.spawn(move || {
-                    let done = std::thread::scope(|scope| {
-                        let call = |first| {
-                            let caller = all.clone();
-                            scope.spawn(move || calls(&caller, first, task.iters, args))
-                        };
-                        let threads: Vec<_> = (0..CALLERS).map(call).collect();
-                        let ends = threads.into_iter().map(|thread| thread.join());
-                        ends.collect::<Vec<_>>()
-                    });
-                    caller.close();
-                    done
+    let send = || {
+        let (desk, caller) = threads::open(&models.rpc)?;
+        std::thread::scope(|scope| {
+            let (args, all) = (&args, caller.clone());
+            let main = scope.spawn(move || {
+                let done = std::thread::scope(|scope| {
+                    let call = |first| {
+                        let caller = all.clone();
+                        scope.spawn(move || calls(&caller, first, task.iters, args))
+                    };
+                    let threads: Vec<_> = (0..CALLERS).map(call).collect();
+                    let ends = threads.into_iter().map(|thread| thread.join());
+                    ends.collect::<Vec<_>>()
                 });
-                desk.run();
-                let ends = main.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
-                ends.into_iter().try_for_each(|end| match end {
-                    Ok(done) => done,
-                    Err(_) => anyhow::bail!("a thread panicked"),
-                })
+                caller.close();
+                done
+            });
+            desk.run();
+            let ends = main.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+            ends.into_iter().try_for_each(|end| match end {
+                Ok(done) => done,
+                Err(_) => anyhow::bail!("a thread panicked"),
             })
-        },
-    )
+        })
+    };
+    stream(rank, task, &models, || models.taken.get(), send)
 }
 
 /// An operation with `size` bytes of a stream on an object at the other rank.

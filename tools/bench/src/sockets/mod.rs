@@ -171,26 +171,26 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Measures two programs that do nothing else: a server and its client.
+    fn pair(&mut self, line: Line, ways: &[Way], roles: [&str; 2], aim: f64) -> Result<()> {
+        let [server, client] = roles;
+        let iters = self.iters(2000);
+        let figures = self.in_turn(line, ways, |run, way| {
+            let (_server, place) = run.serve(way, server)?;
+            run.figure(way, &[client, &place, "--iters", &iters])
+        })?;
+        self.push(line, Way::Weft, &figures, aim);
+        Ok(())
+    }
+
     fn streams(&mut self) -> Result<()> {
         let line = ("stream", 64 << 10, "GB/s", Better::Higher);
-        let iters = self.iters(2000);
-        let figures = self.in_turn(line, &[Way::Weft, Way::Tcp, Way::Unix], |run, way| {
-            let (_server, place) = run.serve(way, "sink")?;
-            run.figure(way, &["stream", &place, "--iters", &iters])
-        })?;
-        self.push(line, Way::Weft, &figures, 2.0);
-        Ok(())
+        self.pair(line, &[Way::Weft, Way::Tcp, Way::Unix], ["sink", "stream"], 2.0)
     }
 
     fn short(&mut self) -> Result<()> {
         let line = ("connections of one request", 64, "1/s", Better::Higher);
-        let iters = self.iters(2000);
-        let figures = self.in_turn(line, &[Way::Weft, Way::Tcp], |run, way| {
-            let (_server, place) = run.serve(way, "echo")?;
-            run.figure(way, &["short", &place, "--iters", &iters])
-        })?;
-        self.push(line, Way::Weft, &figures, 0.97);
-        Ok(())
+        self.pair(line, &[Way::Weft, Way::Tcp], ["echo", "short"], 0.97)
     }
 
     /// The cost of the library in a call on a file that is no socket, and on a connection by TCP:

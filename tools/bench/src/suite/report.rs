@@ -333,6 +333,6 @@ FIFO 64 KiB; a System V queue takes at most 8 KiB a message, larger ones go in p
 <li><b>UDP</b> loses what the receiver is too slow for: its throughput is what arrived, and it is
 recommended nowhere. A datagram carries at most 65507 bytes, larger messages go in several.</li>
 <li>Weft's frames between hosts are authenticated. Messages of up to 4K go by its blocking calls,
-larger ones with several under carrier. A waiting rank spins for a moment, then sleeps.</li>
+larger ones with several under way. A waiting rank spins for a moment, then sleeps.</li>
 </ul>
 ";

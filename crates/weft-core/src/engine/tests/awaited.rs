@@ -36,8 +36,7 @@ fn await_message__one_packet_comes_without_an_operation() {
             }
         }
         assert_eq!(net.nodes[1].engine.stats().messages_received, 6);
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -72,8 +71,7 @@ fn await_message__others_go_where_they_would() {
         let (other, third) = (net.recv(1, Some(0), 8, 5), net.recv(1, None, 7, 5));
         assert_eq!(net.nodes[1].bytes(other), b"other");
         assert_eq!(net.nodes[1].bytes(third), b"third");
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -107,8 +105,7 @@ fn await_message__of_several_packets_or_announced_is_posted_when_it_comes() {
             net.wait(&[(0, long), (0, short), (1, rest)]);
             assert_eq!(&net.nodes[1].bytes(rest)[..5], b"short");
             assert_eq!(net.nodes[1].engine.stats().unexpected, 1, "the short one alone");
-            net.run(1000);
-            net.assert_clean();
+            net.settle(1000);
         }
     }
 }

@@ -41,8 +41,7 @@ fn eager__beyond_the_credit_after_the_end_keeps_what_was_here() {
         let recv = net.recv(1, None, 1, 1400);
         assert_eq!(net.nodes[1].ok(recv).len, 1400);
     }
-    net.run(100);
-    net.assert_clean();
+    net.settle(100);
 }
 
 #[test]

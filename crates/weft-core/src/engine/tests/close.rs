@@ -49,10 +49,7 @@ fn quiet__means_that_closing_loses_nothing() {
         for seed in 0..20 {
             let mut rng = Rng(seed);
             let config = Config { eager_credit: 64 << 10, ..config.clone() };
-            let mut net = Net::pair((caps, config));
-            if !caps.reliable {
-                net.script = rough(seed, 10);
-            }
+            let mut net = Net::rough((caps, config), (seed, 10));
             // Injected: for their sender they are done, whether they arrive or not.
             let n = 40;
             let lens: Vec<_> = (0..n).map(|_| rng.below(9000)).collect();

@@ -36,8 +36,7 @@ fn delivered__every_size_is_there_when_it_completes() {
                 net.flush(1);
                 assert!(net.nodes[1].bytes(recv) == data, "{len} bytes");
                 assert_eq!(net.nodes[0].ok(send).len, len);
-                net.run(5000);
-                net.assert_clean();
+                net.settle(5000);
                 assert_eq!(net.nodes[0].engine.stats().violations, 0);
                 assert!(net.nodes.iter().all(|n| n.engine.quiet()));
             }
@@ -78,8 +77,7 @@ fn delivered__through_loss() {
             })
             .collect();
         net.wait(&ops);
-        net.run(5000);
-        net.assert_clean();
+        net.settle(5000);
     }
 }
 
@@ -93,8 +91,7 @@ fn delivered__more_than_may_be_unanswered() {
         })
         .collect();
     net.wait(&ops);
-    net.run(50);
-    net.assert_clean();
+    net.settle(50);
     assert!(net.nodes.iter().all(|n| n.engine.stats().violations == 0));
 }
 
@@ -108,8 +105,7 @@ fn delivered__an_active_message_when_it_can_be_handled() {
         assert!(!net.nodes[0].done.contains_key(&send));
         net.run_until(|net| net.nodes[0].done.contains_key(&send));
         assert_eq!(net.nodes[1].upcalls.len(), 1);
-        net.run(50);
-        net.assert_clean();
+        net.settle(50);
     }
 }
 

@@ -19,8 +19,7 @@ fn direct__read_moves_no_payload_through_packets() {
     assert!(net.nodes[1].bytes(recv) == pattern(1, LEN));
     assert_eq!(net.log, [(0, PacketType::Rts), (1, PacketType::Fin)]);
     assert_eq!(net.nodes[1].engine.stats().direct_bytes, LEN);
-    net.run(1000);
-    net.assert_clean();
+    net.settle(1000);
 }
 
 #[test]
@@ -46,8 +45,7 @@ fn direct__sender_at_hand_copies_from_the_back() {
     assert!(helped >= LEN / 4, "the sender copied {helped}");
     assert_eq!(helped + net.nodes[1].engine.stats().direct_bytes, LEN);
     net.nodes[1].hold_direct = false;
-    net.run(1000);
-    net.assert_clean();
+    net.settle(1000);
 }
 
 #[test]
@@ -62,8 +60,7 @@ fn direct__failure_in_the_middle_goes_on_with_packets() {
             let send = net.send(0, 1, 1, &pattern(2, LEN));
             net.wait(&[(0, send), (1, recv)]);
             assert!(net.nodes[1].bytes(recv) == pattern(2, LEN), "{reads} {writes}");
-            net.run(1000);
-            net.assert_clean();
+            net.settle(1000);
             assert!(net.nodes[1].engine.stats().direct_failures > 0);
             // The path is known not to work: the next message does not try it again.
             net.log.clear();
@@ -98,8 +95,7 @@ fn direct__what_is_declined_comes_in_packets_and_the_next_one_directly() {
         assert!(!net.nodes[1].engine.ops().is_fetching(recv));
         assert!(net.nodes[1].bytes(recv) == pattern(2, LEN));
         assert_eq!(net.nodes[1].engine.stats().direct_declined, 1);
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -162,8 +158,7 @@ fn direct__both_sides_copy_each_byte_once_in_whatever_order_they_get_to_it() {
         assert!(!whole || copied[0] + copied[1] == bytes, "seed {seed}: {copied:?} of {bytes}");
         shared += u32::from(copied.iter().all(|&n| n > 0));
         net.nodes.iter_mut().for_each(|node| node.hold_direct = false);
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
     assert!(shared > 100, "{shared}");
 }

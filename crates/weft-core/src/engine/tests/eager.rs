@@ -40,8 +40,7 @@ fn send__every_size_arrives_over_every_kind_of_link() {
                 assert_eq!((status.len, status.tag), (len, i as u64));
                 assert_eq!(net.nodes[0].ok(ops[2 * i].1).len, len);
             }
-            net.run(5000);
-            net.assert_clean();
+            net.settle(5000);
             assert!(net.nodes.iter().all(|n| n.engine.quiet()));
         }
     }
@@ -90,8 +89,7 @@ fn send__both_ways_under_loss() {
                 let got = net.nodes[at].bytes(op);
                 assert!(got == pattern(i as u64, got.len() as u64));
             }
-            net.run(5000);
-            net.assert_clean();
+            net.settle(5000);
         }
     }
 }
@@ -121,8 +119,7 @@ fn credit__exhaustion_demotes_to_rendezvous_and_recovers() {
         net.send(0, 1, 9, &[9; 4000]);
         net.wait(&[(1, recv)]);
         assert_eq!(net.sent(0, PacketType::Rts), 0, "eager again");
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -208,10 +205,7 @@ fn credit__lost_announcement_does_not_stop_active_messages() {
 fn active__messages_of_every_length_reach_the_handler() {
     for (caps, config) in every_kind() {
         // Less credit configured than one active message costs.
-        let mut net = Net::pair((caps, Config { eager_credit: 1000, ..config }));
-        if !caps.reliable {
-            net.script = rough(3, 5);
-        }
+        let mut net = Net::rough((caps, Config { eager_credit: 1000, ..config }), (3, 5));
         let lens = [0, 1, 1000, 1424, 1425, 20_000, 65_535, 65_536];
         let active = |a| SendArgs { active: true, ..a };
         let sends: Vec<_> = (0..lens.len() as u64)
@@ -225,8 +219,7 @@ fn active__messages_of_every_length_reach_the_handler() {
             assert_eq!((*peer, *tag), (PeerId(0), i as u64));
             assert!(*body == pattern(i as u64, lens[i]), "{} bytes", lens[i]);
         }
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
         let peer = net.peer(0, 1);
         let long = SendArgs { active: true, ..send_args(peer, 1, 65_537) };
         assert_eq!(net.try_send(0, long, Body::Fake(65_537)), Err(Refused::TooLong));
@@ -292,8 +285,7 @@ fn recv__buffer_shorter_than_the_message_is_truncated() {
                 assert_eq!(net.nodes[1].done[&recv].status.len, room);
                 assert!(net.nodes[1].bytes(recv) == &data[..room as usize]);
                 assert_eq!(net.nodes[0].ok(send).len, sent);
-                net.run(1000);
-                net.assert_clean();
+                net.settle(1000);
             }
         }
     }
@@ -357,8 +349,7 @@ fn send__many_small_messages_that_wait_go_the_way_of_data_and_few_the_quick_one(
             net.wait(&[(1, op)]);
             assert_eq!(net.nodes[1].bytes(op), pattern(tag, 16));
         }
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -458,8 +449,7 @@ fn reserve__of_numbered_packets_keeps_the_order_and_loses_nothing() {
             }
             // Memory answers need no windows: there the ordinary latency path is used.
             assert!(fast > 20 || caps.reliable, "{fast} the fast way at {percent} % loss");
-            net.run(5000);
-            net.assert_clean();
+            net.settle(5000);
             assert!(net.nodes.iter().all(|n| n.engine.quiet()));
         }
     }
@@ -467,10 +457,7 @@ fn reserve__of_numbered_packets_keeps_the_order_and_loses_nothing() {
 
 #[test]
 fn acknowledgement__of_an_answer_is_taken_in_when_no_operation_waits() {
-    let mut net = Net::open((network(), Config::default()));
-    let recv = net.recv(1, Some(0), 1, 5);
-    assert!(net.inject_now(0, 1, 1, b"12345"));
-    net.run_until(|net| net.nodes[1].done.contains_key(&recv));
+    let mut net = Net::with_a_message();
     let back = net.recv(0, Some(1), 2, 5);
     assert!(net.inject_now(1, 0, 2, b"54321"));
     net.run_until(|net| net.nodes[0].done.contains_key(&back));
@@ -483,10 +470,7 @@ fn acknowledgement__of_an_answer_is_taken_in_when_no_operation_waits() {
 
 #[test]
 fn has_urgent__an_acknowledgement_asked_for_is_and_one_taken_in_late_is_not() {
-    let mut net = Net::open((network(), Config::default()));
-    let recv = net.recv(1, Some(0), 1, 5);
-    assert!(net.inject_now(0, 1, 1, b"12345"));
-    net.run_until(|net| net.nodes[1].done.contains_key(&recv));
+    let mut net = Net::with_a_message();
     // The answer acknowledges, and the acknowledgement can be handled later.
     let peer = net.peer(0, 1);
     let session = net.nodes[0].engine.peer(peer).info().unwrap().1;

@@ -43,10 +43,7 @@ fn busy(net: &mut Net, seed: u64) -> Vec<OpId> {
 fn peer_failed__in_every_state_ends_everything_once() {
     for (caps, config) in every_kind().into_iter().chain([(direct(), Config::default())]) {
         for steps in (0..400).step_by(13) {
-            let mut net = Net::pair((caps, config.clone()));
-            if !caps.reliable {
-                net.script = rough(steps, 5);
-            }
+            let mut net = Net::rough((caps, config.clone()), (steps, 5));
             net.nodes[0].attentive = steps % 2 == 0;
             let ops = busy(&mut net, steps);
             // The link is full half of the time.

@@ -26,8 +26,7 @@ fn drain(net: &mut Net, at: usize, from: usize, n: u64, len: u64) {
 
 /// Checks that a flood has left no room taken, and no memory of tables.
 fn assert_gone(net: &mut Net) {
-    net.run(5000);
-    net.assert_clean();
+    net.settle(5000);
     for n in &net.nodes {
         assert_eq!(n.engine.matching().room_used(), 0);
         for p in &n.engine.peers {
@@ -35,6 +34,13 @@ fn assert_gone(net: &mut Net) {
         }
         assert!(n.engine.ops.places() <= 4096 && n.engine.matching.stored.places() <= 4096);
     }
+}
+
+/// Receives all of a flood, which then has left nothing.
+fn drained(net: &mut Net, sends: &[(usize, OpId)], n: u64, len: u64) {
+    drain(net, 1, 0, n, len);
+    net.wait(sends);
+    assert_gone(net);
 }
 
 #[test]
@@ -48,9 +54,7 @@ fn flood__a_posted_receive_gets_its_message() {
             net.wait(&[(1, awaited)]);
             assert_eq!(net.nodes[1].bytes(awaited), b"here");
             assert_eq!(net.nodes[1].full, []);
-            drain(&mut net, 1, 0, n, len);
-            net.wait(&sends);
-            assert_gone(&mut net);
+            drained(&mut net, &sends, n, len);
         }
     }
 }
@@ -65,9 +69,7 @@ fn flood__under_loss() {
         let sends = flood(&mut net, 0, 1, 600, 4000);
         net.send(0, 1, 2, b"here");
         net.wait(&[(1, awaited)]);
-        drain(&mut net, 1, 0, 600, 4000);
-        net.wait(&sends);
-        assert_gone(&mut net);
+        drained(&mut net, &sends, 600, 4000);
     }
 }
 
@@ -79,9 +81,7 @@ fn flood__hides_no_active_message() {
         let data = pattern(3, 65_536);
         net.send_with(0, 1, 9, &data, |a| SendArgs { active: true, ..a });
         net.run_until(|net| !net.nodes[1].upcalls.is_empty());
-        drain(&mut net, 1, 0, 2_000, 3_000);
-        net.wait(&sends);
-        assert_gone(&mut net);
+        drained(&mut net, &sends, 2_000, 3_000);
     }
 }
 
@@ -99,9 +99,7 @@ fn flood__hides_no_remote_memory_operation() {
         let get = net.get(0, 1, key, 0, 64);
         net.wait(&[(0, get)]);
         assert!(net.nodes[0].bytes(get) == data);
-        drain(&mut net, 1, 0, 20_000, 4);
-        net.wait(&sends);
-        assert_gone(&mut net);
+        drained(&mut net, &sends, 20_000, 4);
     }
 }
 
@@ -145,9 +143,7 @@ fn full__no_sender_waits_and_all_goes_on_when_it_is_received() {
         net.run(20_000);
         assert_eq!(net.nodes[1].failed, []);
         assert_eq!(net.sent(0, PacketType::Rts), 80);
-        drain(&mut net, 1, 0, 200, LONG);
-        net.wait(&sends);
-        assert_gone(&mut net);
+        drained(&mut net, &sends, 200, LONG);
     }
 }
 

@@ -32,8 +32,7 @@ fn refused__packets_keep_their_order_on_an_ordered_link() {
             assert_eq!(net.nodes[at].ok(op).len, len, "seed {seed}: message {i}");
             assert!(net.nodes[at].bytes(op)[..len as usize] == pattern(i, len));
         }
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -78,8 +77,7 @@ fn hold__one_peer_waits_for_its_link_and_others_go_on() {
     assert!(!net.nodes[0].engine.output().held());
     net.wait(&[(1, got[0])]);
     assert!(net.nodes[1].bytes(got[0]) == pattern(1, 50_000));
-    net.run(2000);
-    net.assert_clean();
+    net.settle(2000);
 }
 
 #[test]
@@ -158,8 +156,7 @@ fn sequence_numbers__come_round() {
             assert!(net.nodes[1].bytes(recv) == pattern(i, len));
             assert!(net.nodes[0].bytes(back) == pattern(i + 1, len));
         }
-        net.run(5000);
-        net.assert_clean();
+        net.settle(5000);
     }
 }
 
@@ -190,10 +187,7 @@ fn path_changed__what_was_lost_goes_out_at_once() {
 
 #[test]
 fn ask_size__a_question_that_may_vanish_leaves_the_acknowledgement_due() {
-    let mut net = Net::open((network(), Config::default()));
-    let recv = net.recv(1, Some(0), 1, 5);
-    assert!(net.inject_now(0, 1, 1, b"12345"));
-    net.run_until(|net| net.nodes[1].done.contains_key(&recv));
+    let mut net = Net::with_a_message();
     let (peer, e) = (net.peer(1, 0), &mut net.nodes[1].engine);
     let due = |e: &Engine| e.peers[0].conn.windows.as_ref().unwrap().recv.ack_deadline();
     let before = due(e);

@@ -31,8 +31,7 @@ fn claim__in_every_state_of_arrival_receives_the_message() {
                 assert!(net.nodes[1].bytes(recv) == data);
                 assert_eq!(net.nodes[1].bytes(other), b"second");
                 assert_eq!(net.nodes[1].ok(recv).data, of);
-                net.run(1000);
-                net.assert_clean();
+                net.settle(1000);
             }
         }
     }
@@ -75,8 +74,7 @@ fn untagged__messages_and_receives_meet_only_each_other() {
                 assert!(net.nodes[1].bytes(untagged) == without);
                 assert!(net.nodes[1].bytes(tagged) == with);
                 assert!(net.nodes[1].engine.matching_mut().claim_untagged(None).is_none());
-                net.run(1000);
-                net.assert_clean();
+                net.settle(1000);
             }
         }
     }
@@ -126,7 +124,6 @@ fn cancel__only_while_posted() {
         net.run_until(|net| net.sent(1, PacketType::Pull) > 0);
         assert!(!net.nodes[1].engine.ops_mut().cancel(matched));
         net.wait(&[(1, matched)]);
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }

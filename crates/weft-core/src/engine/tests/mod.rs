@@ -497,6 +497,25 @@ impl Net {
         net
     }
 
+    /// Makes two nodes on a link that loses, repeats and reorders `percent` of the packets each,
+    /// unless it is reliable.
+    pub fn rough((caps, config): (LinkCaps, Config), (seed, percent): (u64, u64)) -> Net {
+        let mut net = Net::pair((caps, config));
+        if !caps.reliable {
+            net.script = rough(seed, percent);
+        }
+        net
+    }
+
+    /// Makes two nodes, of which the second has just received a message of the first.
+    pub fn with_a_message() -> Net {
+        let mut net = Net::open((network(), Config::default()));
+        let recv = net.recv(1, Some(0), 1, 5);
+        assert!(net.inject_now(0, 1, 1, b"12345"));
+        net.run_until(|net| net.nodes[1].done.contains_key(&recv));
+        net
+    }
+
     /// Returns node `at`'s number of node `of`.
     pub fn peer(&mut self, at: usize, of: usize) -> PeerId {
         let id = self.nodes[of].engine.id();
@@ -852,6 +871,12 @@ impl Net {
         self.flush_all();
         let until = self.now + Duration::from_millis(ms);
         while self.step(until) {}
+    }
+
+    /// Lets `ms` milliseconds pass, after which nothing is left.
+    pub fn settle(&mut self, ms: u64) {
+        self.run(ms);
+        self.assert_clean();
     }
 
     /// Runs until `done`; panics after a virtual minute.

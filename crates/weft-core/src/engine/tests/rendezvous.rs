@@ -38,18 +38,14 @@ fn rts__beyond_the_limit_of_the_receiver_ends_the_session_on_both_sides() {
         assert_eq!(net.nodes[1].failed, [(PeerId(0), PeerFailure::Protocol)]);
         assert_eq!(net.nodes[0].failed, [(PeerId(0), PeerFailure::Protocol)]);
         assert_eq!(net.sent(1, PacketType::Bye), 1);
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
 #[test]
 fn matching__keeps_the_order_of_the_sender_across_protocols() {
     for (caps, config) in every_kind() {
-        let mut net = Net::pair((caps, config));
-        if !caps.reliable {
-            net.script = rough(8, 10);
-        }
+        let mut net = Net::rough((caps, config), (8, 10));
         // All messages have one tag: large (announced), small, large, ...; half of the receives
         // come later.
         let len = |i: u64| if i.is_multiple_of(2) { 200_000 } else { 100 + i };
@@ -70,8 +66,7 @@ fn matching__keeps_the_order_of_the_sender_across_protocols() {
             assert_eq!(net.nodes[1].ok(*op).len, n, "receive {i}");
             assert!(net.nodes[1].bytes(*op)[..n as usize] == pattern(i as u64, n));
         }
-        net.run(5000);
-        net.assert_clean();
+        net.settle(5000);
     }
 }
 
@@ -84,8 +79,7 @@ fn sync__of_no_bytes_completes_when_matched() {
         assert!(!net.nodes[0].done.contains_key(&send));
         let recv = net.recv(1, None, 1, 10);
         net.wait(&[(0, send), (1, recv)]);
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -145,8 +139,7 @@ fn discard__in_each_state_releases_and_reports_nothing() {
             for op in others {
                 net.nodes[1].engine.ops_mut().discard(op);
             }
-            net.run(1);
-            net.assert_clean();
+            net.settle(1);
         }
     }
 }
@@ -189,8 +182,7 @@ fn pull__messages_beyond_4_gib_are_known_by_their_offsets() {
         net.wait(&[(0, send), (1, recv)]);
         assert_eq!(net.nodes[1].ok(recv).len, len);
         assert_eq!(top.get(), len);
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -296,8 +288,7 @@ fn runs__the_same_messages_as_packet_by_packet() {
             for (&len, &(_, recv)) in lens.iter().zip(&recvs) {
                 assert!(net.nodes[1].bytes(recv) == pattern(len, len), "{len} bytes");
             }
-            net.run(1000);
-            net.assert_clean();
+            net.settle(1000);
         }
     }
 }

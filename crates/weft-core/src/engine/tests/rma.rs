@@ -6,10 +6,7 @@ use crate::wire::{flags, Get, Nop, Put, Reply};
 #[test]
 fn put_get__every_size_under_loss() {
     for (caps, config) in every_kind() {
-        let mut net = Net::pair((caps, config));
-        if !caps.reliable {
-            net.script = rough(5, 10);
-        }
+        let mut net = Net::rough((caps, config), (5, 10));
         let mtu = u64::from(caps.mtu);
         for (i, len) in super::eager::sizes(mtu, 10_000).into_iter().enumerate() {
             let data = pattern(i as u64, len);
@@ -25,8 +22,7 @@ fn put_get__every_size_under_loss() {
             assert_eq!(net.nodes[0].ok(get).len, len);
             assert!(net.nodes[0].bytes(get) == data);
         }
-        net.run(5000);
-        net.assert_clean();
+        net.settle(5000);
     }
 }
 
@@ -66,18 +62,14 @@ fn put_and_get__of_a_region_that_begins_elsewhere() {
 #[test]
 fn fetch_add__is_done_once_each_under_loss() {
     for (caps, config) in every_kind() {
-        let mut net = Net::pair((caps, config));
-        if !caps.reliable {
-            net.script = rough(6, 15);
-        }
+        let mut net = Net::rough((caps, config), (6, 15));
         let key = net.register(1, &[0; 16]);
         let ops: Vec<_> = (0..200).map(|_| (0, net.fetch_add(0, 1, key, 8, 3))).collect();
         net.wait(&ops);
         for (i, (_, op)) in ops.iter().enumerate() {
             assert_eq!(net.nodes[0].ok(*op).value, 3 * i as u64);
         }
-        net.run(5000);
-        net.assert_clean();
+        net.settle(5000);
     }
 }
 
@@ -114,8 +106,7 @@ fn refused__key_bounds_rights_and_alignment() {
         let empty = [net.put(0, 1, key, 64, b""), net.get(0, 1, key, 64, 0)];
         net.wait(&[(0, put), (0, empty[0]), (0, empty[1])]);
         assert_eq!(net.nodes[0].done[&empty[1]].error, None);
-        net.run(1000);
-        net.assert_clean();
+        net.settle(1000);
     }
 }
 
@@ -145,8 +136,7 @@ fn unregister__ends_gets_and_puts_under_way_as_refused() {
                 let error = net.nodes[0].done[&op].error;
                 assert!(error.is_none() || error == Some(OpError::Refused));
             }
-            net.run(5000);
-            net.assert_clean();
+            net.settle(5000);
         }
     }
 }
@@ -178,8 +168,7 @@ fn requests__beyond_what_may_be_unanswered_wait_and_follow() {
         }
         net.wait(&adds);
         assert_eq!(net.nodes[0].ok(adds[n as usize - 1].1).value, n - 1);
-        net.run(5000);
-        net.assert_clean();
+        net.settle(5000);
     }
 }
 
@@ -237,17 +226,13 @@ fn reply__to_what_was_not_yet_asked_is_a_violation_and_blocks_nothing() {
     net.room[0] = u32::MAX;
     let later = net.put(0, 1, key, 0, b"later");
     net.wait(&[(0, put), (0, get), (0, add), (0, later)]);
-    net.run(1000);
-    net.assert_clean();
+    net.settle(1000);
 }
 
 #[test]
 fn put__to_memory_that_vanished_is_refused_and_says_so() {
     for (caps, config) in every_kind() {
-        let mut net = Net::pair((caps, config));
-        if !caps.reliable {
-            net.script = rough(5, 10);
-        }
+        let mut net = Net::rough((caps, config), (5, 10));
         let (key, there) = (net.register(1, &[1; 9_000]), net.register(1, &[1; 9_000]));
         net.nodes[1].regions.remove(&key);
         let gone = [1, 8, 9_000].map(|len| net.put(0, 1, key, 0, &vec![2; len]));

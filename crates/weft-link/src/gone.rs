@@ -47,12 +47,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn is_gone__of_one_that_shares_memory() {
-        let host = shm::host().unwrap();
+    /// Returns the number of this host, and a link with its address.
+    fn sharing() -> (u64, ShmLink, Address) {
         let link = ShmLink::new(ShmConfig::new(EndpointId(1))).unwrap();
         let mut address = Address::default();
         link.advertise(&mut address);
+        (shm::host().unwrap(), link, address)
+    }
+
+    #[test]
+    fn is_gone__of_one_that_shares_memory() {
+        let (host, link, address) = sharing();
         assert!(!is_gone(&address, host));
         drop(link);
         goes(&address, host);
@@ -88,10 +93,7 @@ mod tests {
     /// Lists of the kernel leave out sockets where others close meanwhile.
     #[test]
     fn is_gone__never_of_one_that_lives_while_others_come_and_go() {
-        let host = shm::host().unwrap();
-        let link = ShmLink::new(ShmConfig::new(EndpointId(1))).unwrap();
-        let mut address = Address::default();
-        link.advertise(&mut address);
+        let (host, _link, address) = sharing();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let of_udp = Address { host, udp: vec![udp.local_addr().unwrap()], ..Address::default() };
         let many = |round: u32| {

@@ -5,6 +5,9 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+#[macro_use]
+mod count;
+
 pub mod address;
 pub mod bytes;
 pub mod copied;

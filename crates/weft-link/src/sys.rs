@@ -1,5 +1,8 @@
 //! Copies of bytes that avoid a slow case of the processor.
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 /// Addresses that are equal modulo this look alike to a processor that orders loads after stores.
 const ALIAS: usize = 4096;
 /// Distances below this, destination after source modulo [`ALIAS`], make string instructions slow.

@@ -137,22 +137,11 @@ fn source(port: usize, mac: &[u8]) -> Source {
     mac.iter().fold(port as u64, |all, &byte| all << 8 | u64::from(byte))
 }
 
-#[derive(Default)]
-struct Counters {
-    sent: u64,
-    sent_calls: u64,
-    sent_trains: u64,
-    sent_striped: u64,
-    send_full: u64,
-    send_errors: u64,
-    send_dropped: u64,
-    send_too_long: u64,
-    received: u64,
-    received_placed: u64,
-    other_station: u64,
-    other_slot: u64,
-    cut_off: u64,
-    path_changes: u64,
+counters! {
+    /// Counts of events.
+    "";
+    sent, sent_calls, sent_trains, sent_striped, send_full, send_errors, send_dropped,
+    send_too_long, received, received_placed, other_station, other_slot, cut_off, path_changes
 }
 
 /// The packet link of an endpoint.
@@ -394,29 +383,12 @@ impl Link for PacketLink {
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let c = &self.count;
         let drops = |p: &Port| {
             p.drops.set(p.drops.get() + p.membership.socket.drops());
             p.drops.get()
         };
-        let all = [
-            ("sent", c.sent),
-            ("sent_calls", c.sent_calls),
-            ("sent_trains", c.sent_trains),
-            ("sent_striped", c.sent_striped),
-            ("send_full", c.send_full),
-            ("send_errors", c.send_errors),
-            ("send_dropped", c.send_dropped),
-            ("send_too_long", c.send_too_long),
-            ("received", c.received),
-            ("received_placed", c.received_placed),
-            ("ring_drops", self.ports.iter().map(drops).sum()),
-            ("other_station", c.other_station),
-            ("other_slot", c.other_slot),
-            ("cut_off", c.cut_off),
-            ("path_changes", c.path_changes),
-        ];
-        all.into_iter().for_each(|(name, value)| each(name, value));
+        self.count.each(each);
+        each("ring_drops", self.ports.iter().map(drops).sum());
         self.secure.counters(each);
     }
 }

@@ -134,16 +134,23 @@ fn loom__slots_are_whole_and_in_order() {
     });
 }
 
-#[test]
-fn loom__a_slot_is_not_reused_before_it_was_read() {
+/// Checks what follows on a ring of four packets, in all orders of few changes between threads.
+fn full(test: impl Fn(Arc<Model>, Producer) + Send + Sync + 'static) {
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(3);
-    bounded.check(|| {
+    bounded.check(move || {
         let model = Model::new();
         let mut tx = Producer::new(SIZES);
         for n in 0..4 {
             assert!(tx.push(&*model, &packet(n), &[]).unwrap());
         }
+        test(model, tx);
+    });
+}
+
+#[test]
+fn loom__a_slot_is_not_reused_before_it_was_read() {
+    full(|model, mut tx| {
         let receiver = thread::spawn({
             let model = model.clone();
             move || {
@@ -225,14 +232,7 @@ fn loom__no_wake_up_is_lost() {
 
 #[test]
 fn loom__a_blocked_sender_is_woken() {
-    let mut bounded = loom::model::Builder::new();
-    bounded.preemption_bound = Some(3);
-    bounded.check(|| {
-        let model = Model::new();
-        let mut tx = Producer::new(SIZES);
-        for n in 0..4 {
-            assert!(tx.push(&*model, &packet(n), &[]).unwrap());
-        }
+    full(|model, mut tx| {
         let receiver = thread::spawn({
             let model = model.clone();
             move || {

@@ -108,21 +108,11 @@ const POLLING_NS: u64 = 50_000;
 /// Direct copies between checks of the sockets.
 const DIRECT_CALLS: u64 = 32;
 
-#[derive(Debug, Default)]
-struct Counters {
-    sent: u64,
-    received: u64,
-    full: u64,
-    dropped: u64,
-    doorbells: u64,
-    sleeps: u64,
-    refused: u64,
-    lies: u64,
-    joined: u64,
-    unjoined: u64,
-    gone: u64,
-    direct: u64,
-    mapped: u64,
+counters! {
+    /// Counts of events.
+    "shm_";
+    sent, received, full, dropped, doorbells, sleeps, refused, lies, joined, unjoined, gone,
+    direct, mapped
 }
 
 /// The pace of checks while polling.
@@ -565,24 +555,7 @@ impl Link for ShmLink {
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let c = &self.counters;
-        for (name, value) in [
-            ("shm_sent", c.sent),
-            ("shm_received", c.received),
-            ("shm_full", c.full),
-            ("shm_dropped", c.dropped),
-            ("shm_doorbells", c.doorbells),
-            ("shm_sleeps", c.sleeps),
-            ("shm_refused", c.refused),
-            ("shm_lies", c.lies),
-            ("shm_joined", c.joined),
-            ("shm_unjoined", c.unjoined),
-            ("shm_gone", c.gone),
-            ("shm_direct", c.direct),
-            ("shm_mapped", c.mapped),
-        ] {
-            each(name, value);
-        }
+        self.counters.each(each);
     }
 }
 

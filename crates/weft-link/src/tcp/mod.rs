@@ -135,27 +135,12 @@ impl Peer {
     }
 }
 
-/// Counts of events. More than 15 fields: each is one counter.
-#[derive(Default)]
-struct Counters {
-    sent: u64,
-    sent_calls: u64,
-    send_full: u64,
-    send_dropped: u64,
-    received: u64,
-    received_calls: u64,
-    received_placed: u64,
-    places_lost: u64,
-    connects: u64,
-    connects_failed: u64,
-    accepts: u64,
-    streams_broken: u64,
-    streams_idle: u64,
-    streams_over: u64,
-    strangers_silent: u64,
-    strangers_refused: u64,
-    strangers_over: u64,
-    garbage: u64,
+counters! {
+    /// Counts of events. More than 15 fields: each is one counter.
+    "";
+    sent, sent_calls, send_full, send_dropped, received, received_calls, received_placed,
+    places_lost, connects, connects_failed, accepts, streams_broken, streams_idle, streams_over,
+    strangers_silent, strangers_refused, strangers_over, garbage
 }
 
 /// The TCP link of an endpoint.
@@ -384,28 +369,7 @@ impl Link for TcpLink {
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let c = &self.count;
-        let all = [
-            ("sent", c.sent),
-            ("sent_calls", c.sent_calls),
-            ("send_full", c.send_full),
-            ("send_dropped", c.send_dropped),
-            ("received", c.received),
-            ("received_calls", c.received_calls),
-            ("received_placed", c.received_placed),
-            ("places_lost", c.places_lost),
-            ("connects", c.connects),
-            ("connects_failed", c.connects_failed),
-            ("accepts", c.accepts),
-            ("streams_broken", c.streams_broken),
-            ("streams_idle", c.streams_idle),
-            ("streams_over", c.streams_over),
-            ("strangers_silent", c.strangers_silent),
-            ("strangers_refused", c.strangers_refused),
-            ("strangers_over", c.strangers_over),
-            ("garbage", c.garbage),
-        ];
-        all.into_iter().for_each(|(name, value)| each(name, value));
+        self.count.each(each);
         self.secure.counters(each);
     }
 }

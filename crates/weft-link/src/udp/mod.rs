@@ -94,21 +94,11 @@ struct Peer {
     small: u32,
 }
 
-#[derive(Default)]
-struct Counters {
-    sent: u64,
-    sent_trains: u64,
-    sent_striped: u64,
-    sent_connected: u64,
-    send_full: u64,
-    send_errors: u64,
-    send_dropped: u64,
-    send_fragmented: u64,
-    received: u64,
-    received_calls: u64,
-    received_placed: u64,
-    recv_errors: u64,
-    path_changes: u64,
+counters! {
+    /// Counts of events.
+    "";
+    sent, sent_trains, sent_striped, sent_connected, send_full, send_errors, send_dropped,
+    send_fragmented, received, received_calls, received_placed, recv_errors, path_changes
 }
 
 /// The UDP link of an endpoint.
@@ -383,23 +373,7 @@ impl Link for UdpLink {
     }
 
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let c = &self.count;
-        let all = [
-            ("sent", c.sent),
-            ("sent_trains", c.sent_trains),
-            ("sent_striped", c.sent_striped),
-            ("sent_connected", c.sent_connected),
-            ("send_full", c.send_full),
-            ("send_errors", c.send_errors),
-            ("send_dropped", c.send_dropped),
-            ("send_fragmented", c.send_fragmented),
-            ("received", c.received),
-            ("received_calls", c.received_calls),
-            ("received_placed", c.received_placed),
-            ("recv_errors", c.recv_errors),
-            ("path_changes", c.path_changes),
-        ];
-        all.into_iter().for_each(|(name, value)| each(name, value));
+        self.count.each(each);
         self.secure.counters(each);
     }
 }

@@ -4,11 +4,12 @@
 
 mod fallback;
 
-use super::sys::testing::{new_namespace, send_raw, thread_number, without_rights};
+use super::sys::testing::{send_raw, thread_number};
 use super::sys::{bpf, Port, PortConfig};
 use super::*;
 use crate::ether::EtherAddr;
 use crate::secure::{JobKey, Mode};
+use crate::sys::testing::{new_namespace, without_rights};
 use crate::testing::{run, skip, start};
 use crate::{Bytes, Frame, Sink};
 use std::io::{BufRead, BufReader, Lines, Read, Write};

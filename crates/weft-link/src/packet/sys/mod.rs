@@ -3,8 +3,6 @@
 
 mod ring;
 mod socket;
-#[cfg(test)]
-pub(super) mod testing;
 
 pub use ring::Held;
 pub(super) use ring::{Geometry, Ring, Seen};

@@ -132,14 +132,23 @@ fn service__silent_connections_are_bounded() {
     assert_eq!(closed, 200 - 64);
 }
 
+/// Returns a hub, and ranks of these numbers that call it.
+fn hub_of(numbers: std::ops::Range<u64>) -> (ShmLink, Vec<ShmLink>) {
+    let name = format!("@weft-hub-{:016x}", crate::random_u64());
+    let hub = ShmLink::hub(config(100), &name, 64).unwrap();
+    let rank = |n| {
+        let mut rank = ShmLink::new(config(n)).unwrap();
+        rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
+        rank
+    };
+    (hub, numbers.map(rank).collect())
+}
+
 #[test]
 fn hub__a_rank_with_false_counters_is_ended_alone_and_no_rank_is_served_before_admission() {
     use ring::Area;
-    let name = format!("@weft-hub-{:016x}", crate::random_u64());
-    let mut hub = ShmLink::hub(config(100), &name, 8).unwrap();
-    let mut ranks: Vec<_> = (1..3).map(|n| ShmLink::new(config(n)).unwrap()).collect();
+    let (mut hub, mut ranks) = hub_of(1..3);
     for rank in &mut ranks {
-        rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
         assert_eq!(rank.send(&[frame(&header(1), b"early")]), 1);
     }
     hub.poll_sockets();
@@ -173,12 +182,7 @@ fn hub__a_rank_with_false_counters_is_ended_alone_and_no_rank_is_served_before_a
 
 #[test]
 fn hub__callers_without_end_are_met_some_at_a_time() {
-    let name = format!("@weft-hub-{:016x}", crate::random_u64());
-    let mut hub = ShmLink::hub(config(100), &name, 64).unwrap();
-    let mut ranks: Vec<_> = (1..30).map(|n| ShmLink::new(config(n)).unwrap()).collect();
-    for rank in &mut ranks {
-        rank.connect_agent(&name, EndpointId(100), PEER).unwrap();
-    }
+    let (mut hub, ranks) = hub_of(1..30);
     hub.service();
     assert!(!hub.has_callers(), "not while it polls");
     let mut met = 0;

@@ -121,10 +121,16 @@ fn connect__to_one_that_takes_this_process_for_another_users_is_refused_with_the
     theirs.user += 1;
     ours.connect(&info(0, &address_of(&theirs))).unwrap();
     theirs.poll_sockets();
-    recv_until(&mut ours, &mut Log::default(), |_, link| !link.events.is_empty());
-    let events = events(&mut ours);
-    let [LinkEvent::PeerRefused(PEER, why)] = &events[..] else { panic!("{events:?}") };
+    let why = refusal(&mut ours);
     assert!(why.contains("its process runs as user"), "{why}");
+}
+
+/// Waits until the peer has refused the link; returns the reason.
+fn refusal(link: &mut ShmLink) -> String {
+    recv_until(link, &mut Log::default(), |_, link| !link.events.is_empty());
+    let events = events(link);
+    let [LinkEvent::PeerRefused(PEER, why)] = &events[..] else { panic!("{events:?}") };
+    why.clone()
 }
 
 #[test]

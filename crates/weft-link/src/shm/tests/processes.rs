@@ -171,9 +171,7 @@ fn refused_by(role: &str) {
     match link.connect(&info(0, &child.address)) {
         Err(error) => assert!(matches!(error, LinkError::Unreachable(_)), "{error}"),
         Ok(_) => {
-            recv_until(&mut link, &mut Log::default(), |_, link| !link.events.is_empty());
-            let events = events(&mut link);
-            let [LinkEvent::PeerRefused(PEER, why)] = &events[..] else { panic!("{events:?}") };
+            let why = refusal(&mut link);
             assert!(why.contains("no descriptor is left"), "{why}");
         }
     }

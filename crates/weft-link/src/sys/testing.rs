@@ -1,10 +1,10 @@
-//! A network namespace for tests.
+//! Network namespaces and missing rights, for tests.
 
 use std::io;
 
 /// Moves the calling thread into a new network namespace without a name. The namespace ends with
 /// its last user.
-pub fn new_namespace() -> io::Result<()> {
+pub(crate) fn new_namespace() -> io::Result<()> {
     // SAFETY: no memory is passed.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return Err(io::Error::last_os_error());
@@ -13,7 +13,7 @@ pub fn new_namespace() -> io::Result<()> {
 }
 
 /// Runs `f` on a thread that has no right to open raw sockets.
-pub fn without_rights<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+pub(crate) fn without_rights<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         let body = || {
             // The system call, not the C function, which would change all threads: only this thread

@@ -2,14 +2,13 @@
 #![allow(non_snake_case)]
 
 use weft_asp::{run, run_over, sequential, Graph, Keep, Outcome, Params};
-use weft_models::net::Live;
-use weft_sim::{Sim, SimConfig};
+use weft_sim::{test_sim, SimConfig};
 
 /// Runs on all hosts, of which only the first has the graph; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
     let root = params.clone();
     let other = Params { graph: Graph::default(), keep: Keep::None, ..params.clone() };
-    let mut sim = Sim::new("asp", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let mut sim = test_sim!("asp", config);
     let all = sim.results(move |env| {
         let params = if env.host == 0 { root.clone() } else { other.clone() };
         async move { run(&env.world(), &params, &|_, _| {}).await.expect("no rank fails") }
@@ -66,17 +65,10 @@ fn run_over__same_results_over_the_packet_interface() {
     let lossy = SimConfig::new(4, 3).lossy();
     for config in [SimConfig::new(1, 1), SimConfig::new(3, 2), lossy] {
         let ranks = config.hosts as usize;
-        let params = params.clone();
-        let sim = Sim::new("asp over packets", config);
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-        let outcomes = sim.results(move |env| {
-            let params = params.clone();
-            async move {
-                let net: Live = env.net().expect("no agent is chosen");
-                run_over(&net, &params, &|_, _| {}).await.expect("no rank fails")
-            }
+        let sim = test_sim!("asp over packets", config);
+        let outcomes = sim.outcomes(&params, move |net, params| async move {
+            run_over(&net, &params, &|_, _| {}).await
         });
-        let outcomes = outcomes.unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(outcomes[0].rows, expected.rows);
         assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "{ranks}");
     }

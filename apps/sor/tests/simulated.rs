@@ -1,14 +1,13 @@
 //! The distributed program on simulated clusters: the same bits as the sequential one.
 #![allow(non_snake_case)]
 
-use weft_models::net::Live;
-use weft_sim::{Sim, SimConfig};
+use weft_sim::{test_sim, SimConfig};
 use weft_sor::{run, run_over, sequential, Exchange, Outcome, Params};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
     let params = params.clone();
-    let mut sim = Sim::new("sor", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let mut sim = test_sim!("sor", config);
     let all = sim.results(move |env| {
         let params = params.clone();
         async move { run(&env.world(), &params, &|_| {}).await.expect("no rank fails") }
@@ -82,17 +81,10 @@ fn run_over__same_results_over_the_packet_interface() {
         (lossy, Exchange::default()),
     ] {
         let ranks = config.hosts as usize;
-        let params = params.clone();
-        let sim = Sim::new("sor over packets", config);
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-        let outcomes = sim.results(move |env| {
-            let params = params.clone();
-            async move {
-                let net: Live = env.net().expect("no agent is chosen");
-                run_over(&net, &params, exchange, &|_| {}).await.expect("no rank fails")
-            }
+        let sim = test_sim!("sor over packets", config);
+        let outcomes = sim.outcomes(&params, move |net, params| async move {
+            run_over(&net, &params, exchange, &|_| {}).await
         });
-        let outcomes = outcomes.unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(outcomes[0].grid, expected.grid);
         assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "{ranks}");
     }

@@ -427,6 +427,12 @@ mod tests {
         assert_eq!(c.pending(4).count(), 0);
     }
 
+    /// Checks that the verdict has these parts.
+    fn says(c: &mut Checker, parts: &[&str]) {
+        let text = text(c, &[]);
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+
     const WORD: Word = Word { host: 2, number: 0 };
 
     #[test]
@@ -434,10 +440,10 @@ mod tests {
         let mut c = Checker::new(3);
         (0..4).for_each(|_| c.add_posted(WORD));
         [0, 1, 1, 9].into_iter().for_each(|old| c.added(WORD, old));
-        let text = text(&mut c, &[]);
-        assert!(text.contains("word 0 of host 2: two additions found 1"), "{text}");
-        assert!(text.contains("found 9 after 4 additions at most"), "{text}");
-        assert!(text.contains("2 of 4 additions"), "{text}");
+        let found =
+            ["word 0 of host 2: two additions found 1", "found 9 after 4 additions at most"];
+        says(&mut c, &found);
+        says(&mut c, &["2 of 4 additions"]);
     }
 
     #[test]
@@ -450,10 +456,8 @@ mod tests {
         assert_eq!(text(&mut c, &[]), "fine");
         c.exchanged(WORD, 1, Some(3));
         c.exchanged(WORD, 7, Some(4));
-        let text = text(&mut c, &[]);
-        assert!(text.contains("0x1 was replaced twice, by 0x2 too"), "{text}");
-        assert!(text.contains("found 0x7, which nobody put there"), "{text}");
-        assert!(text.contains("0x7 was found, but whoever put it there was not told"), "{text}");
+        says(&mut c, &["0x1 was replaced twice, by 0x2 too", "found 0x7, which nobody put there"]);
+        says(&mut c, &["0x7 was found, but whoever put it there was not told"]);
     }
 
     #[test]

@@ -49,6 +49,15 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Makes a simulation of a test: see [`Sim::of_test`].
+#[macro_export]
+macro_rules! test_sim {
+    ($name:expr, $config:expr) => {
+        $crate::Sim::new($name, $config)
+            .of_test(::core::env!("CARGO_PKG_NAME"), ::core::env!("CARGO_CRATE_NAME"))
+    };
+}
+
 impl Failure {
     /// Converts it to the failure of a test's own simulation: see [`Sim::of_test`].
     #[must_use]

@@ -5,12 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use weft::{OpError, PeerFailure};
-use weft_sim::{Env, Fault, Sim, SimConfig};
-
-/// Makes a simulation that only these tests know.
-fn sim_of(name: &str, config: SimConfig) -> Sim {
-    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
-}
+use weft_sim::{test_sim, Env, Fault, SimConfig};
 
 const MS: u64 = 1_000_000;
 
@@ -27,7 +22,7 @@ where
     Fut: std::future::Future<Output = ()> + 'static,
 {
     let config = SimConfig { faults, ..SimConfig::new(hosts, 1) };
-    let mut sim = sim_of("any source", config);
+    let mut sim = test_sim!("any source", config);
     let log = Log::default();
     let note = Rc::clone(&log);
     sim.spawn(0, move |env| {
@@ -92,7 +87,7 @@ fn recv_any__a_visible_death_is_reported_at_once() {
 #[test]
 fn recv_any__every_receive_that_had_begun_learns_of_a_death() {
     let config = SimConfig { faults: vec![death(1, 10, true)], ..SimConfig::new(3, 1) };
-    let mut sim = sim_of("any source", config);
+    let mut sim = test_sim!("any source", config);
     let log = Log::default();
     let note = Rc::clone(&log);
     sim.spawn_all(move |env| {

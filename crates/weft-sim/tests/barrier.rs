@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_sim::{test_sim, Fault, SimConfig, Span};
 
 /// Ranks that have not met before. In its last round rank 0 sends to rank 4, of which it has heard
 /// nothing before, and hears of ranks 2 and 6.
@@ -16,8 +16,7 @@ fn barrier__a_rank_that_ends_behind_it_has_sent_all_its_messages() {
         let away = Fault::Pause { host: 4, span: Span { from, until: 50_000_000 } };
         let mut config = SimConfig::new(HOSTS, 1).fault(away);
         config.settings = vec![("peer_timeout_ms", "2000".into())];
-        let sim = Sim::new("barrier", config);
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let mut sim = test_sim!("barrier", config);
         let done = Rc::new(Cell::new(0));
         let count = Rc::clone(&done);
         sim.spawn_all(move |env| {

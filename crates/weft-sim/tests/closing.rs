@@ -5,17 +5,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use weft::{Op, OpError, PeerFailure};
-use weft_sim::{Env, Fault, Sim, SimConfig};
+use weft_sim::{test_sim, Env, Fault, SimConfig};
 
 const MS: u64 = 1_000_000;
 /// Time that a program allows for closing, and the most that closing may need.
 const GIVEN: Duration = Duration::from_secs(5);
 const ENOUGH: Duration = Duration::from_secs(1);
-
-/// Makes a simulation that only these tests know.
-fn sim_of(name: &str, config: SimConfig) -> Sim {
-    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
-}
 
 /// Closes, returns the time that took, and ends as a process does.
 async fn end(env: &Env) -> Duration {
@@ -27,7 +22,7 @@ async fn end(env: &Env) -> Duration {
 
 /// Runs ranks that end together, after an exchange of all with all.
 fn ended_together(config: SimConfig) -> Duration {
-    let mut sim = sim_of("closing", config);
+    let mut sim = test_sim!("closing", config);
     let longest = Rc::new(RefCell::new(Duration::ZERO));
     let note = Rc::clone(&longest);
     sim.spawn_all(move |env| {
@@ -68,7 +63,7 @@ fn closing__a_long_way_costs_a_few_times_its_length() {
 fn closing__a_rank_that_waits_for_one_that_ends_learns_of_it_although_the_packet_is_lost() {
     for seed in 0..100 {
         let config = SimConfig::new(2, seed).fault(Fault::loss(200_000));
-        let mut sim = sim_of("closing", config);
+        let mut sim = test_sim!("closing", config);
         sim.spawn_all(move |env| async move {
             let world = env.world();
             if env.host == 0 {

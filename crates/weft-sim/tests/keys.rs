@@ -2,12 +2,11 @@
 #![allow(non_snake_case)]
 
 use weft::Rights;
-use weft_sim::{Sim, SimConfig};
+use weft_sim::{test_sim, SimConfig};
 
 /// Returns the keys of two regions of each host.
 fn keys(seed: u64) -> Vec<[u64; 2]> {
-    let sim = Sim::new("keys", SimConfig::new(3, seed));
-    let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let mut sim = test_sim!("keys", SimConfig::new(3, seed));
     let keys = sim.results(|env| async move {
         [8, 9].map(|len| env.endpoint.regions().register(len, Rights::ALL).expect("a key is left"))
     });

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use weft::{Config, OpError, PeerFailure};
-use weft_sim::{Fault, LinkKind, Sim, SimConfig, Span};
+use weft_sim::{test_sim, Fault, LinkKind, SimConfig, Span};
 
 const MS: u64 = 1_000_000;
 
@@ -21,7 +21,7 @@ fn heard(fault: Fault, greets: bool) -> (Vec<String>, u64) {
         keepalive_ms: 100,
         ..Config::default()
     };
-    let sim = Sim::new("memory", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let sim = test_sim!("memory", config);
     let mut sim = sim.settings(settings);
     let log: Rc<RefCell<(Vec<String>, u64)>> = Rc::default();
     let note = Rc::clone(&log);

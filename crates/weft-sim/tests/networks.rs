@@ -5,12 +5,7 @@
 use std::rc::Rc;
 use weft_sim::plan::{Message, Plan};
 use weft_sim::swarm::{run_plan, PlanReport};
-use weft_sim::{Env, Failure, Fault, SharedNetwork, Sim, SimConfig, Span, Wire};
-
-/// Makes a simulation that only these tests know.
-fn sim_of(name: &str, config: SimConfig) -> Sim {
-    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
-}
+use weft_sim::{test_sim, Env, Failure, Fault, SharedNetwork, Sim, SimConfig, Span, Wire};
 
 /// Far and fast, in contrast to the near and slow first network.
 const FAR: Wire = Wire { latency_ns: 50_000, ..Wire::ethernet(10) };
@@ -108,7 +103,7 @@ fn networks__one_loses_what_acknowledges() {
         let back = Fault::Partition { side: vec![1], one_way: true, span };
         let mut config = two(false, Wire::ethernet(10), Wire::ethernet(10)).fault(back.on(0));
         config.settings = vec![("peer_timeout_ms", "1000".into())];
-        let mut sim = sim_of("acknowledgements", config);
+        let mut sim = test_sim!("acknowledgements", config);
         sim.spawn_all(move |env| async move {
             for _ in 0..20 {
                 if env.host == 0 {
@@ -178,7 +173,7 @@ fn stripes__share_a_large_message() {
 
 /// Sends four MiB from one host to the other.
 fn large(config: SimConfig) -> Sim {
-    let mut sim = sim_of("networks", config);
+    let mut sim = test_sim!("networks", config);
     sim.spawn_all(|env: Env| async move {
         let peer = env.peer(1 - env.host);
         if env.host == 0 {
@@ -199,7 +194,7 @@ fn failover__is_said_and_the_network_is_used_again_when_it_is_back() {
     for network in [0, 1] {
         let config = two(false, NEAR, FAR);
         let dead = Fault::Loss { ppm: 1_000_000, span };
-        let mut sim = sim_of("networks", config.fault(dead.on(network)));
+        let mut sim = test_sim!("networks", config.fault(dead.on(network)));
         let net = Rc::clone(sim.network());
         sim.spawn_all(move |env: Env| ticks(env, Rc::clone(&net), network));
         sim.run().unwrap_or_else(|e| panic!("network {network}: {e}"));
@@ -212,7 +207,7 @@ fn stripes__a_network_that_becomes_possible_later_shares_data() {
     for network in [0, 1] {
         let config = two(true, Wire::ethernet(10), Wire::ethernet(10));
         let dead = Fault::Loss { ppm: 1_000_000, span };
-        let mut sim = sim_of("networks", config.fault(dead.on(network)));
+        let mut sim = test_sim!("networks", config.fault(dead.on(network)));
         let net = Rc::clone(sim.network());
         sim.spawn_all(move |env: Env| ticks(env, Rc::clone(&net), network));
         sim.run().unwrap_or_else(|e| panic!("network {network}: {e}"));

@@ -4,14 +4,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use weft::Op;
-use weft_sim::{Sim, SimConfig};
+use weft_sim::{test_sim, SimConfig};
 
 #[test]
 fn broadcast__two_roots_are_noticed_by_the_barrier_behind_it() {
     for seed in 0..20 {
         let config = SimConfig::new(2, seed);
-        let sim = Sim::new("roots", config);
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let mut sim = test_sim!("roots", config);
         let said = Rc::new(RefCell::new(Vec::new()));
         let errors = Rc::clone(&said);
         sim.spawn_all(move |env| {
@@ -41,8 +40,7 @@ fn broadcast__two_roots_are_noticed_by_the_barrier_behind_it() {
 #[test]
 fn subset__groups_made_anew_with_one_context_do_not_disturb_each_other() {
     for seed in 0..40 {
-        let sim = Sim::new("groups anew", SimConfig::new(5, seed).lossy());
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let mut sim = test_sim!("groups anew", SimConfig::new(5, seed).lossy());
         sim.spawn_all(|env| async move {
             let all: Vec<usize> = (0..5).collect();
             for round in 0..8 {

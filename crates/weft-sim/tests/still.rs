@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use weft::{OpError, PeerFailure};
-use weft_sim::{Env, Fault, Sim, SimConfig, Span};
+use weft_sim::{test_sim, Env, Fault, SimConfig, Span};
 
 /// Milliseconds of silence after which a peer counts as dead.
 const PATIENCE_MS: u64 = 2_000;
@@ -42,8 +42,7 @@ fn ends(fault: Fault) -> Vec<(u32, u32, Result<(), OpError>, u64)> {
     config.served = true;
     let patience = PATIENCE_MS.to_string();
     config.settings = vec![("peer_timeout_ms", patience.clone()), ("connect_timeout_ms", patience)];
-    let sim = Sim::new("still", config);
-    let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let mut sim = test_sim!("still", config);
     let log = Ends::default();
     let ends = Rc::clone(&log);
     sim.spawn_all(move |env| {

@@ -6,16 +6,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use weft::{AtomicCode, OpError, PeerFailure, Rights};
 use weft_core::wire::PacketType;
-use weft_sim::{Env, Fault, Sim, SimConfig, Span};
+use weft_sim::{test_sim, Env, Fault, SimConfig, Span};
 
 /// Milliseconds without progress after which a peer counts as failed.
 const PATIENCE_MS: u64 = 1000;
 const MS: u64 = 1_000_000;
-
-/// Makes a simulation that only these tests know.
-fn sim_of(name: &str, config: SimConfig) -> Sim {
-    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
-}
 
 /// Two hosts under a fault, with an agent each if they are `served`.
 fn two_hosts(served: bool, fault: Fault) -> SimConfig {
@@ -80,7 +75,7 @@ async fn recv_round(env: &Env, peer: weft::PeerId, round: u64) -> Result<(), OpE
 
 /// Returns the ends of the work of two hosts under a fault.
 fn ends(served: bool, fault: Fault) -> Vec<(u32, OpError, u64)> {
-    let mut sim = sim_of("vanish", two_hosts(served, fault));
+    let mut sim = test_sim!("vanish", two_hosts(served, fault));
     let (ends, key) = (Ends::default(), Key::default());
     let log = Rc::clone(&ends);
     sim.spawn_all(move |env| {
@@ -109,71 +104,72 @@ const KINDS: [&[PacketType]; 2] = [
     ],
 ];
 
-#[test]
-fn kind__that_vanishes_is_named_within_the_timeout() {
-    [false, true].into_iter().for_each(name_kind);
+/// Calls a test with and without an agent, for each host and each type that is sent to it.
+fn each_kind(test: impl Fn(bool, u32, PacketType)) {
+    for served in [false, true] {
+        for (to, kinds) in (0..).zip(KINDS) {
+            kinds.iter().for_each(|&kind| test(served, to, kind));
+        }
+    }
 }
 
-fn name_kind(served: bool) {
-    for (to, kinds) in (0..).zip(KINDS) {
-        for &kind in kinds {
-            let vanish = Fault::Kind { kind, to, span: Span::ms(5, u64::MAX / MS) };
-            let ends = ends(served, vanish);
-            let hosts: Vec<u32> = ends.iter().map(|end| end.0).collect();
-            assert!(hosts.contains(&0) && hosts.contains(&1), "{}: {ends:?}", kind.name());
-            let named = |failure: &PeerFailure| match *failure {
-                PeerFailure::Stuck { kind: named, after_ms, .. } => {
-                    named == kind && u64::from(after_ms) < 2 * PATIENCE_MS
-                }
-                _ => false,
-            };
-            for (host, error, at) in &ends {
-                assert!(*at < 3 * PATIENCE_MS, "{}: host {host} at {at} ms", kind.name());
-                let OpError::Peer { failure, .. } = error else { panic!("{error}") };
-                // The sender of the lost packets names their type, and the other host is informed.
-                let right = match *host == to {
-                    true => *failure == PeerFailure::Unheard,
-                    false => named(failure),
-                };
-                assert!(right, "{}: host {host}: {failure}", kind.name());
-            }
+#[test]
+fn kind__that_vanishes_is_named_within_the_timeout() {
+    each_kind(name_kind);
+}
+
+fn name_kind(served: bool, to: u32, kind: PacketType) {
+    let vanish = Fault::Kind { kind, to, span: Span::ms(5, u64::MAX / MS) };
+    let ends = ends(served, vanish);
+    let hosts: Vec<u32> = ends.iter().map(|end| end.0).collect();
+    assert!(hosts.contains(&0) && hosts.contains(&1), "{}: {ends:?}", kind.name());
+    let named = |failure: &PeerFailure| match *failure {
+        PeerFailure::Stuck { kind: named, after_ms, .. } => {
+            named == kind && u64::from(after_ms) < 2 * PATIENCE_MS
         }
+        _ => false,
+    };
+    for (host, error, at) in &ends {
+        assert!(*at < 3 * PATIENCE_MS, "{}: host {host} at {at} ms", kind.name());
+        let OpError::Peer { failure, .. } = error else { panic!("{error}") };
+        // The sender of the lost packets names their type, and the other host is informed.
+        let right = match *host == to {
+            true => *failure == PeerFailure::Unheard,
+            false => named(failure),
+        };
+        assert!(right, "{}: host {host}: {failure}", kind.name());
     }
 }
 
 #[test]
 fn kind__that_vanishes_for_a_while_is_made_good() {
-    [false, true].into_iter().for_each(make_good);
+    each_kind(make_good);
 }
 
-fn make_good(served: bool) {
-    for (to, kinds) in (0..).zip(KINDS) {
-        for &kind in kinds {
-            let passing = Fault::Kind { kind, to, span: Span::ms(5, 5 + PATIENCE_MS / 2) };
-            let mut sim = sim_of("vanish for a while", two_hosts(served, passing));
-            let (done, key) = (Rc::new(RefCell::new(0)), Key::default());
-            let count = Rc::clone(&done);
-            sim.spawn_all(move |env| {
-                let (done, key) = (Rc::clone(&count), Key::clone(&key));
-                async move {
-                    let peer = env.peer(1 - env.host);
-                    if env.host == 1 {
-                        *key.borrow_mut() = env.endpoint.regions().register(100_000, Rights::ALL);
-                    }
-                    for round in 0..20 {
-                        let result = match env.host {
-                            0 => send_round(&env, peer, &key, round).await,
-                            _ => recv_round(&env, peer, round).await,
-                        };
-                        result.unwrap_or_else(|error| panic!("{}: {error}", kind.name()));
-                    }
-                    *done.borrow_mut() += 1;
-                }
-            });
-            sim.run().unwrap_or_else(|failure| panic!("{}: {failure}", kind.name()));
-            assert_eq!(*done.borrow(), 2);
+fn make_good(served: bool, to: u32, kind: PacketType) {
+    let passing = Fault::Kind { kind, to, span: Span::ms(5, 5 + PATIENCE_MS / 2) };
+    let mut sim = test_sim!("vanish for a while", two_hosts(served, passing));
+    let (done, key) = (Rc::new(RefCell::new(0)), Key::default());
+    let count = Rc::clone(&done);
+    sim.spawn_all(move |env| {
+        let (done, key) = (Rc::clone(&count), Key::clone(&key));
+        async move {
+            let peer = env.peer(1 - env.host);
+            if env.host == 1 {
+                *key.borrow_mut() = env.endpoint.regions().register(100_000, Rights::ALL);
+            }
+            for round in 0..20 {
+                let result = match env.host {
+                    0 => send_round(&env, peer, &key, round).await,
+                    _ => recv_round(&env, peer, round).await,
+                };
+                result.unwrap_or_else(|error| panic!("{}: {error}", kind.name()));
+            }
+            *done.borrow_mut() += 1;
         }
-    }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{}: {failure}", kind.name()));
+    assert_eq!(*done.borrow(), 2);
 }
 
 /// Runs at least `rounds` rounds of all types of operations, and until `until_ms`; the remaining
@@ -184,7 +180,7 @@ fn rounds_pass(
     rounds: u64,
     until_ms: u64,
 ) -> weft_sim::runner::Outcome {
-    let mut sim = sim_of(name, config);
+    let mut sim = test_sim!(name, config);
     let (done, key) = (Rc::new(RefCell::new(0)), Key::default());
     let (count, last) = (Rc::clone(&done), Rc::new(RefCell::new(None)));
     sim.spawn_all(move |env| {
@@ -289,7 +285,7 @@ fn kind__that_vanishes_on_one_network_takes_the_other() {
 /// A receiver that only computes, or has posted nothing yet, is no lack of progress.
 #[test]
 fn progress__is_not_missed_while_the_peer_has_posted_nothing() {
-    let mut sim = sim_of("late", two_hosts(false, Fault::loss(1_000)));
+    let mut sim = test_sim!("late", two_hosts(false, Fault::loss(1_000)));
     let done = Rc::new(RefCell::new(0));
     let count = Rc::clone(&done);
     sim.spawn_all(move |env| {

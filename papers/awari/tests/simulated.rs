@@ -3,16 +3,14 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use weft_awari::{
-    positions, run, run_by_calls, run_level_by_calls, sequential, CallsError, Outcome, Params,
-};
+use weft_apps::Failure;
+use weft_awari::{positions, run, run_by_calls, run_level_by_calls, sequential, Outcome, Params};
 use weft_models::net::{Live, Net};
-use weft_sim::{Fault, Rng, Sim, SimConfig, Span};
+use weft_sim::{test_sim, Fault, Rng, SimConfig, Span};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
-    let sim = Sim::new("awari", config);
-    let sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let sim = test_sim!("awari", config);
     sim.outcomes(params, move |net, params| async move { run(&net, &params, ns, &|_| {}).await })
 }
 
@@ -33,8 +31,7 @@ fn run__same_scores_as_sequential_on_any_number_of_ranks_and_under_loss() {
 /// Runs by calls on all hosts; returns the outcomes by rank.
 fn simulate_calls(params: &Params, config: SimConfig, per_call: usize, ns: f64) -> Vec<Outcome> {
     let (params, seed) = (*params, config.seed);
-    let mut sim = Sim::new("awari by calls", config)
-        .of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let mut sim = test_sim!("awari by calls", config);
     let all = sim.results(move |env| async move {
         let net: Live = env.net().expect("no agent is chosen");
         let done = run_by_calls(&net, &params, per_call, ns, &|_| {}).await;
@@ -104,15 +101,14 @@ fn run_by_calls__the_death_of_a_rank_ends_the_run_of_all_with_an_error() {
         }
         let ends = Rc::new(Cell::new(0));
         let ended = Rc::clone(&ends);
-        let mut sim = Sim::new("awari by calls, a death", config)
-            .of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let mut sim = test_sim!("awari by calls, a death", config);
         sim.spawn_all(move |env| {
             let ended = Rc::clone(&ended);
             async move {
                 let net: Live = env.net().expect("no agent is chosen");
                 // Two stones take 0.1 s: the rank dies before.
                 let end = run_by_calls(&net, &params, 20, 100_000.0, &|_| {}).await;
-                let why: CallsError = end.expect_err("a rank has died");
+                let why: Failure = end.expect_err("a rank has died");
                 assert!(!why.to_string().is_empty());
                 ended.set(ended.get() + 1);
                 while ended.get() < 3 {
@@ -149,8 +145,7 @@ fn run_level_by_calls__same_scores_as_sequential_and_under_loss() {
     let expected = Rc::new(sequential(&params, &|_| Ok(())).unwrap().database);
     for (ranks, per_call) in [(1, 20), (3, 1), (4, 20)] {
         for config in [SimConfig::new(ranks, 1), SimConfig::new(ranks, 2).lossy()] {
-            let sim = Sim::new("awari by calls", config);
-            let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+            let mut sim = test_sim!("awari by calls", config);
             let known = Rc::clone(&expected);
             let times = sim.results(move |env| {
                 let known = Rc::clone(&known);

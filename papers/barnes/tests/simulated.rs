@@ -4,12 +4,11 @@
 use std::rc::Rc;
 use weft_barnes::{run, run_walk, sequential, two_clusters, Outcome, Params, Walk, SEED};
 use weft_models::net::Live;
-use weft_sim::{Sim, SimConfig};
+use weft_sim::{test_sim, SimConfig};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
-    let sim = Sim::new("barnes", config);
-    let sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let sim = test_sim!("barnes", config);
     sim.outcomes(params, move |net, params| async move { run(&net, &params, ns, &|_| {}).await })
 }
 
@@ -46,8 +45,7 @@ fn run_walk__ends_on_any_number_of_ranks_and_takes_its_computing_at_least() {
     for ranks in [1, 3, 5] {
         let walk = Rc::new(Walk::new(&params, ranks as usize));
         let least = walk.interactions() as f64 * 100.0 / f64::from(ranks) * 0.9;
-        let mut sim = Sim::new("barnes, walk", SimConfig::new(ranks, 3).lossy())
-            .of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let mut sim = test_sim!("barnes, walk", SimConfig::new(ranks, 3).lossy());
         let times = sim.results(move |env| {
             let walk = Rc::clone(&walk);
             async move {

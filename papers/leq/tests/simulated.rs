@@ -5,12 +5,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use weft_leq::{run, sequential, Outcome, Params, System};
 use weft_models::net::Live;
-use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_sim::{test_sim, Fault, SimConfig, Span};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
-    let sim = Sim::new("leq", config);
-    let sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let sim = test_sim!("leq", config);
     sim.outcomes(params, move |net, params| async move { run(&net, &params, ns, &|_| {}).await })
 }
 
@@ -60,8 +59,7 @@ fn run__the_death_of_a_rank_ends_the_others() {
         config.settings.extend(patience.map(|key| (key, "1000".to_string())));
         let errors = Rc::<RefCell<Vec<String>>>::default();
         let told = Rc::clone(&errors);
-        let sim = Sim::new("leq", config);
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let mut sim = test_sim!("leq", config);
         sim.spawn_all(move |env| {
             let (params, errors) = (params.clone(), Rc::clone(&told));
             async move {

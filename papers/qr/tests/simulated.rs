@@ -3,12 +3,11 @@
 
 use weft_apps::Matrix;
 use weft_qr::{run, sequential, Outcome, Params};
-use weft_sim::{Sim, SimConfig};
+use weft_sim::{test_sim, SimConfig};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, ns: f64) -> Vec<Outcome> {
-    let sim = Sim::new("qr", config);
-    let sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let sim = test_sim!("qr", config);
     sim.outcomes(params, move |net, params| async move { run(&net, &params, ns, &|_| {}).await })
 }
 

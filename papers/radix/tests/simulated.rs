@@ -2,12 +2,11 @@
 #![allow(non_snake_case)]
 
 use weft_radix::{run, sequential, Division, Generator, Outcome, Params, SEED};
-use weft_sim::{Sim, SimConfig};
+use weft_sim::{test_sim, SimConfig};
 
 /// Runs on all hosts; returns the outcomes by rank.
 fn simulate(params: &Params, config: SimConfig, division: Division) -> Vec<Outcome> {
-    let sim = Sim::new("radix", config);
-    let sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let sim = test_sim!("radix", config);
     sim.outcomes(
         params,
         move |net, params| async move { run(&net, &params, &division, &|_| {}).await },

@@ -9,7 +9,7 @@ use weft_models::net::{Live, Net};
 use weft_models::order::{Options, OrderedGroup};
 use weft_models::regions::Regions;
 use weft_models::together::Together;
-use weft_sim::{Sim, SimConfig};
+use weft_sim::{test_sim, SimConfig};
 
 /// Uses modules that all ranks open in their own time, and drop at the end.
 async fn use_all(net: &Live, round: u64) {
@@ -32,8 +32,7 @@ async fn use_all(net: &Live, round: u64) {
 #[test]
 fn open__again_after_all_ranks_have_dropped_theirs() {
     for seed in 0..20 {
-        let sim = Sim::new("again", SimConfig::new(4, seed));
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+        let mut sim = test_sim!("again", SimConfig::new(4, seed));
         sim.spawn_all(move |env| async move {
             let net: Live = env.net().expect("no agent is chosen");
             let gate = Together::open(&net, 2);
@@ -61,8 +60,7 @@ fn panic_of<T>(act: impl FnOnce() -> T) -> String {
 /// number.
 #[test]
 fn open__of_what_is_open_or_may_be_opened_once_is_refused_and_named() {
-    let sim = Sim::new("twice", SimConfig::new(2, 1));
-    let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let mut sim = test_sim!("twice", SimConfig::new(2, 1));
     sim.spawn_all(move |env| async move {
         let net: Live = env.net().expect("no agent is chosen");
         let together = Together::open(&net, 2);

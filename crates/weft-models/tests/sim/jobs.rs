@@ -1,6 +1,6 @@
 //! Jobs under faults: each is done once, a run ends when all are done, and a death ends it.
 
-use crate::swarm::{enough, seeds, Cluster, MS};
+use crate::swarm::{enough, seeds, totals, Cluster, MS};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use weft_models::jobs::{Aggregator, Jobs, Quiescence};
 use weft_models::net::Net;
 use weft_models::rpc::Rpc;
 use weft_models::together::Together;
-use weft_sim::{Fault, Sim, SimConfig};
+use weft_sim::{test_sim, Fault, SimConfig};
 use weft_swarm::cluster::Ends;
 use weft_swarm::jobs::{run, tree, MOST};
 
@@ -68,11 +68,8 @@ fn jobs__the_death_of_a_rank_ends_the_runs_of_all() {
 /// ends a run without an error, each job of the run was done once, on whatever rank.
 #[test]
 fn jobs__none_is_lost_or_done_twice_where_ranks_are_cut_off() {
-    let (mut ended, mut failed) = (0, 0);
-    for seed in seeds(0..100) {
-        let report = run(&Cluster::rough(seed, 2..6), Ends::Together);
-        (ended, failed) = (ended + report.operations, failed + report.errors);
-    }
+    let rough = |seed| run(&Cluster::rough(seed, 2..6), Ends::Together);
+    let (ended, failed) = totals(0..100, rough);
     enough(ended > 30 && failed > 20, || {
         format!("{ended} runs ended well, {failed} ranks had an error")
     });
@@ -134,8 +131,7 @@ fn run__names_the_rank_that_died_and_not_one_that_left_because_of_it() {
     let death = Fault::Death { host: 3, at: 20 * MS, visible: true };
     let mut config = SimConfig::new(4, 1).fault(death);
     config.settings = vec![("peer_timeout_ms", "400".to_string())];
-    let sim = Sim::new("the first cause", config);
-    let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let mut sim = test_sim!("the first cause", config);
     sim.spawn_all(|env| async move {
         let net = env.net().expect("no agent is chosen");
         let (rpc, jobs) = (Rpc::open(&net), Jobs::<_, u64>::open(&net, 0, 64));

@@ -124,14 +124,17 @@ fn check(logs: &BTreeMap<usize, Vec<Told>>, whole: &[usize], count: u64, seed: u
     }
 }
 
+/// Returns the messages of a log.
+fn messages_of<'a>(log: impl IntoIterator<Item = &'a Told>) -> Vec<Told> {
+    let told = log.into_iter().filter(|told| matches!(told, Told::Message(..)));
+    told.cloned().collect()
+}
+
 /// Checks the logs of the ranks that did not go on: they begin as that of the others. Of a message
 /// that only such ranks know, the others have nothing that such ranks have sent after it, unless
 /// the sender has sent it once more in a later view.
 fn check_cut_off(logs: &BTreeMap<usize, Vec<Told>>, whole: &[usize], seed: u64) {
-    let messages = |rank: usize| {
-        let told = logs.get(&rank).into_iter().flatten();
-        told.filter(|told| matches!(told, Told::Message(..))).cloned().collect::<Vec<_>>()
-    };
+    let messages = |rank: usize| messages_of(logs.get(&rank).into_iter().flatten());
     let longest = whole.iter().map(|&rank| messages(rank)).max_by_key(Vec::len).unwrap();
     let last_view = |log: &[Told]| {
         let mut views = log.iter().filter_map(|told| match told {
@@ -392,10 +395,7 @@ fn order__ranks_join_with_a_snapshot_and_leave_also_under_loss() {
         });
         let logs = logs.borrow();
         one_view_a_number(&logs, seed);
-        let messages = |rank: usize| {
-            let told = logs[&rank].iter().filter(|told| matches!(told, Told::Message(..)));
-            told.cloned().collect::<Vec<_>>()
-        };
+        let messages = |rank: usize| messages_of(&logs[&rank]);
         let whole = messages(1);
         assert_eq!(whole.len() as u64, 4 * COUNT, "seed {seed}");
         assert!((2..4).all(|rank| messages(rank) == whole), "seed {seed}");
@@ -527,10 +527,7 @@ fn order__joins_survive_the_death_of_any_rank() {
         });
         let logs = logs.borrow();
         one_view_a_number(&logs, seed);
-        let messages = |rank: usize| {
-            let told = logs[&rank].iter().filter(|told| matches!(told, Told::Message(..)));
-            told.cloned().collect::<Vec<_>>()
-        };
+        let messages = |rank: usize| messages_of(&logs[&rank]);
         let lives: Vec<usize> = (0..5).filter(|&rank| Some(rank) != dies).collect();
         assert_eq!(total.get(), lives.len(), "seed {seed}: {outcome:?}");
         let whole = messages(lives[0]);

@@ -1,12 +1,30 @@
 //! Operations of all ranks, whose hosts end as soon as they are done.
 
-use crate::swarm::{enough, seeds, Cluster, MS};
+use crate::swarm::{enough, seeds, totals, Cluster, MS};
+use std::future::Future;
 use std::time::Duration;
 use weft_models::net::{Live, Net};
 use weft_models::together::Together;
-use weft_sim::{Fault, Sim, SimConfig, Span};
+use weft_sim::{test_sim, Env, Fault, SimConfig, Span};
 use weft_swarm::cluster::Ends;
 use weft_swarm::together::run;
+
+/// Runs a program on all hosts of a cluster.
+fn on_all<F: Future<Output = ()> + 'static>(
+    name: &str,
+    config: SimConfig,
+    program: impl Fn(Env, Live) -> F + Clone + 'static,
+) {
+    let mut sim = test_sim!(name, config);
+    sim.spawn_all(move |env| {
+        let program = program.clone();
+        async move {
+            let net = env.net().expect("no agent is chosen");
+            program(env, net).await;
+        }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+}
 
 #[test]
 fn barrier__ranks_that_end_at_once_cause_no_failure() {
@@ -14,10 +32,7 @@ fn barrier__ranks_that_end_at_once_cause_no_failure() {
     for (from, exchange) in (0..500_000).step_by(6_000).zip([false, true].into_iter().cycle()) {
         let span = Span { from, until: from + 5_000_000 };
         let config = SimConfig::new(4, 1).fault(Fault::Pause { host: 2, span });
-        let sim = Sim::new("early end", config);
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-        sim.spawn_all(move |env| async move {
-            let net: Live = env.net().expect("no agent is chosen");
+        on_all("early end", config, move |env, net| async move {
             // All know each other, so that each notices the end of all.
             net.handle(1, |_| {});
             for to in (0..net.size()).filter(|&to| to != net.rank()) {
@@ -33,7 +48,6 @@ fn barrier__ranks_that_end_at_once_cause_no_failure() {
             }
             env.endpoint.closed(Duration::from_millis(1)).await;
         });
-        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
@@ -42,10 +56,7 @@ fn broadcast__ranks_that_drop_their_operations_at_once_have_passed_all_on() {
     const LENGTH: usize = 3 << 20;
     for root in 0..4 {
         let config = SimConfig::new(4, 1);
-        let mut sim = Sim::new("early drop", config)
-            .of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-        sim.spawn_all(move |env| async move {
-            let net: Live = env.net().expect("no agent is chosen");
+        on_all("early drop", config, move |env, net| async move {
             let together = Together::open(&net, 0);
             let bytes = if net.rank() == root { vec![7; LENGTH] } else { Vec::new() };
             let bytes = together.broadcast(root, bytes).await.expect("no rank fails");
@@ -54,68 +65,65 @@ fn broadcast__ranks_that_drop_their_operations_at_once_have_passed_all_on() {
             // Others need this host for what it has sent.
             env.world().barrier().await.expect("all hosts live");
         });
-        sim.run().unwrap_or_else(|failure| panic!("root {root}: {failure}"));
     }
+}
+
+fn lossy(hosts: u32, seed: u64) -> SimConfig {
+    SimConfig::new(hosts, seed)
+        .fault(Fault::Loss { ppm: 30_000, span: Span::ALWAYS })
+        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
+}
+
+/// Returns the length of a part of a result: some are too long for a packet.
+fn length_in(round: usize) -> usize {
+    if round % 5 == 4 {
+        3_000
+    } else {
+        round
+    }
+}
+
+/// Returns the parts of all ranks, joined.
+fn joined(ranks: usize, length: usize) -> Vec<u8> {
+    (0..ranks).flat_map(|rank| vec![rank as u8; length]).collect()
 }
 
 #[test]
 fn reduce__results_by_multicast_are_those_along_a_tree_also_under_loss() {
-    let lossy = SimConfig::new(6, 2)
-        .fault(Fault::Loss { ppm: 30_000, span: Span::ALWAYS })
-        .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS });
-    for config in [SimConfig::new(1, 1), SimConfig::new(5, 1), lossy] {
-        let sim = Sim::new("results by multicast", config);
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-        sim.spawn_all(move |env| async move {
-            let net: Live = env.net().expect("no agent is chosen");
+    for config in [SimConfig::new(1, 1), SimConfig::new(5, 1), lossy(6, 2)] {
+        on_all("results by multicast", config, move |env, net| async move {
             let together = Together::with_multicast(&net, 1);
             let join = |all: Vec<u8>, other: &[u8]| [&all, other].concat();
             for round in 0..20usize {
-                // Some are too long for a packet: those go along the tree.
-                let length = if round % 5 == 4 { 3_000 } else { round };
+                let length = length_in(round);
                 let mine = vec![net.rank() as u8; length];
                 let mut all = together.reduce(mine, join).await.expect("no rank fails");
                 all.sort_unstable();
-                let expected: Vec<u8> =
-                    (0..net.size()).flat_map(|rank| vec![rank as u8; length]).collect();
-                assert_eq!(all, expected, "host {}, round {round}", env.host);
+                assert_eq!(all, joined(net.size(), length), "host {}, round {round}", env.host);
                 let root = round % net.size();
                 let bytes = together.broadcast(root, vec![round as u8; length]).await;
                 assert_eq!(bytes.expect("no rank fails"), vec![round as u8; length]);
             }
             env.world().barrier().await.expect("no rank fails");
         });
-        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
 #[test]
 fn reduce__results_of_exchanges_are_those_along_a_tree_also_under_loss() {
-    let lossy = |hosts, seed| {
-        SimConfig::new(hosts, seed)
-            .fault(Fault::Loss { ppm: 30_000, span: Span::ALWAYS })
-            .fault(Fault::Reorder { ppm: 50_000, by_ns: 50_000, span: Span::ALWAYS })
-    };
     for config in [SimConfig::new(1, 1), SimConfig::new(2, 1), lossy(7, 2), lossy(8, 3)] {
-        let sim = Sim::new("results of exchanges", config);
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-        sim.spawn_all(move |env| async move {
-            let net: Live = env.net().expect("no agent is chosen");
+        on_all("results of exchanges", config, move |env, net| async move {
             let together = Together::with_exchange(&net, 0);
             // Shows the order in which they were combined.
             let join = |all: Vec<u8>, other: &[u8]| [&all, other].concat();
             for round in 0..20usize {
-                // Some are too long for a packet.
-                let length = if round % 5 == 4 { 3_000 } else { round };
+                let length = length_in(round);
                 let all = together.reduce(vec![net.rank() as u8; length], join).await;
-                let expected = (0..net.size()).flat_map(|rank| vec![rank as u8; length]);
-                let expected: Vec<u8> = expected.collect();
-                assert_eq!(all, Ok(expected), "host {}, round {round}", env.host);
+                assert_eq!(all, Ok(joined(net.size(), length)), "host {}, round {round}", env.host);
                 together.barrier().await.expect("no rank fails");
             }
             env.world().barrier().await.expect("no rank fails");
         });
-        sim.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
@@ -129,10 +137,7 @@ fn operations__that_differ_end_on_all_ranks_with_the_names_of_both() {
         ("from 0", "barrier", ["a broadcast from rank 0 at", "a barrier at rank"]),
     ];
     for ((one, others, told), exchange) in cases.into_iter().flat_map(|c| [(c, false), (c, true)]) {
-        let sim = Sim::new("operations that differ", SimConfig::new(4, 1));
-        let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
-        sim.spawn_all(move |env| async move {
-            let net: Live = env.net().expect("no agent is chosen");
+        on_all("operations that differ", SimConfig::new(4, 1), move |env, net| async move {
             let together = match exchange {
                 true => Together::with_exchange(&net, 0),
                 false => Together::open(&net, 0),
@@ -153,7 +158,6 @@ fn operations__that_differ_end_on_all_ranks_with_the_names_of_both() {
             }
             env.world().barrier().await.expect("no rank fails");
         });
-        sim.run().unwrap_or_else(|failure| panic!("{one}, {others}: {failure}"));
     }
 }
 
@@ -169,11 +173,8 @@ fn operations__of_all_ranks_under_faults_that_take_no_rank_away() {
 
 #[test]
 fn operations__end_with_right_results_or_an_error_where_ranks_are_cut_off() {
-    let (mut whole, mut failed) = (0, 0);
-    for seed in seeds(0..200) {
-        let report = run(&Cluster::rough(seed, 2..8), Ends::Together);
-        (whole, failed) = (whole + report.operations, failed + report.errors);
-    }
+    let rough = |seed| run(&Cluster::rough(seed, 2..8), Ends::Together);
+    let (whole, failed) = totals(0..200, rough);
     enough(whole > 10 && failed > 40, || {
         format!("{whole} ranks ended well, {failed} with an error")
     });

@@ -62,7 +62,7 @@ fn multicast__all_trees_all_roots_in_order_under_loss() {
 /// which the last one has them, in ms after the others began to compute.
 fn last_while_others_compute(config: SimConfig, place: Place, tree: Tree) -> f64 {
     const COUNT: u32 = 20;
-    let mut sim = sim_of("computing", config).settings(settings(place));
+    let mut sim = test_sim!("computing", config).settings(settings(place));
     let took = Rc::new(Cell::new(0.0));
     let note = Rc::clone(&took);
     sim.spawn_all(move |env| {
@@ -118,7 +118,7 @@ fn multicast__goes_on_while_ranks_compute_also_under_loss() {
 #[test]
 fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded_under_loss() {
     for &tree in Tree::ALL {
-        let mut sim = sim_of("slow receiver of agents", served(faulty(6, 5, 0.02)))
+        let mut sim = test_sim!("slow receiver of agents", served(faulty(6, 5, 0.02)))
             .settings(settings(Place::Agent));
         sim.spawn_all(move |env| async move {
             let packets = packets(&env);
@@ -168,7 +168,7 @@ fn multicast__a_member_that_dies_fails_the_group_by_name_under_loss() {
             config.faults.push(death);
             let settings =
                 Config { peer_timeout_ms: 1000, keepalive_ms: 50, ..settings(Place::Agent) };
-            let mut sim = sim_of("dead member of agents", config).settings(settings);
+            let mut sim = test_sim!("dead member of agents", config).settings(settings);
             let errors: Rc<RefCell<Vec<MulticastError>>> = Rc::default();
             let note = Rc::clone(&errors);
             sim.spawn_all(move |env| {
@@ -204,7 +204,7 @@ fn multicast__a_member_that_dies_fails_the_group_by_name_under_loss() {
 /// result, ms.
 fn tickets_while_the_owner_computes(config: SimConfig, place: Place) -> f64 {
     const EACH: u64 = 50;
-    let mut sim = sim_of("tickets of agents", config).settings(settings(place));
+    let mut sim = test_sim!("tickets of agents", config).settings(settings(place));
     let (tickets, longest) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0.0_f64)));
     let (note, late) = (Rc::clone(&tickets), Rc::clone(&longest));
     sim.spawn_all(move |env| {

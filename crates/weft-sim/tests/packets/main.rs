@@ -12,12 +12,7 @@ use weft::{Config, OpError};
 use weft_core::{Instant, Reliability};
 use weft_packets::{Counter, MulticastError, Packets, Settings};
 use weft_sim::runner::Outcome;
-use weft_sim::{Env, Fault, Sim, SimConfig, Span};
-
-/// Makes a simulation that only these tests know.
-fn sim_of(name: &str, config: SimConfig) -> Sim {
-    Sim::new(name, config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"))
-}
+use weft_sim::{test_sim, Env, Fault, Sim, SimConfig, Span};
 
 const MS: u64 = 1_000_000;
 const GROUP: u16 = 7;
@@ -48,7 +43,7 @@ fn credit(multicast_credit: u32) -> Settings {
 }
 
 fn multicast(config: SimConfig) -> Sim {
-    sim_of("multicast", config)
+    test_sim!("multicast", config)
 }
 
 fn members(env: &Env) -> Vec<weft::PeerId> {
@@ -119,7 +114,7 @@ fn multicast__one_credit_an_edge_is_no_deadlock() {
 
 #[test]
 fn multicast__lost_credit_is_asked_for_and_comes_back() {
-    let mut sim = sim_of("credit leak", SimConfig::new(3, 1)).packets(credit(4));
+    let mut sim = test_sim!("credit leak", SimConfig::new(3, 1)).packets(credit(4));
     let asked = Rc::new(Cell::new(0));
     let note = Rc::clone(&asked);
     sim.spawn_all(move |env| {
@@ -150,7 +145,7 @@ fn multicast__lost_credit_is_asked_for_and_comes_back() {
 #[test]
 fn multicast__a_slow_receiver_is_named_and_memory_stays_bounded() {
     let settings = Config { warn_after_ms: 50, ..Config::default() };
-    let sim = sim_of("slow receiver", SimConfig::new(4, 1)).settings(settings);
+    let sim = test_sim!("slow receiver", SimConfig::new(4, 1)).settings(settings);
     let mut sim = sim.packets(credit(8));
     let named: Rc<RefCell<Vec<(u32, usize)>>> = Rc::default();
     let note = Rc::clone(&named);
@@ -212,7 +207,7 @@ fn multicast__a_member_that_dies_fails_the_group_by_name() {
         let death = Fault::Death { host: 2, at: 5 * MS, visible };
         let config = SimConfig { faults: vec![death], ..SimConfig::new(4, 1) };
         let settings = Config { peer_timeout_ms: 1000, keepalive_ms: 50, ..Config::default() };
-        let mut sim = sim_of("dead member", config).settings(settings).packets(credit(4));
+        let mut sim = test_sim!("dead member", config).settings(settings).packets(credit(4));
         let errors: Rc<RefCell<Vec<MulticastError>>> = Rc::default();
         let note = Rc::clone(&errors);
         sim.spawn_all(move |env| {
@@ -245,7 +240,7 @@ fn multicast__a_member_that_dies_fails_the_group_by_name() {
 
 #[test]
 fn multicast__a_group_made_late_gets_everything() {
-    let mut sim = sim_of("late group", SimConfig::new(3, 1));
+    let mut sim = test_sim!("late group", SimConfig::new(3, 1));
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
         let got = Rc::new(Cell::new(0));
@@ -297,7 +292,7 @@ fn gather__in_order_whole_and_free_after_a_flush_under_loss() {
     for reliability in [Reliability::GoBackN, Reliability::Selective] {
         for (seed, loss) in [(1, 0.0), (2, 0.02), (3, 0.05)] {
             let settings = Config { reliability, eager_credit: 128 << 10, ..Config::default() };
-            let mut sim = sim_of("gather", faulty(2, seed, loss)).settings(settings);
+            let mut sim = test_sim!("gather", faulty(2, seed, loss)).settings(settings);
             sim.spawn_all(|env| async move {
                 let packets = packets(&env);
                 let got = Rc::new(Cell::new(0));
@@ -326,7 +321,7 @@ fn gather__memory_comes_back_from_a_peer_that_dies_and_the_flush_names_it() {
     let death = Fault::Death { host: 1, at: MS, visible: false };
     let config = SimConfig { faults: vec![death], ..SimConfig::new(2, 1) };
     let settings = Config { peer_timeout_ms: 1000, keepalive_ms: 50, ..Config::default() };
-    let mut sim = sim_of("gather and death", config).settings(settings);
+    let mut sim = test_sim!("gather and death", config).settings(settings);
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
         packets.handle(1, |_, _| {});
@@ -352,7 +347,7 @@ fn gather__memory_comes_back_from_a_peer_that_dies_and_the_flush_names_it() {
 #[test]
 fn gather__with_transfer_copy_memory_is_free_at_once() {
     let settings = Config { transfer: weft::choices::Transfer::Copy, ..Config::default() };
-    let mut sim = sim_of("copied", SimConfig::new(2, 1)).settings(settings);
+    let mut sim = test_sim!("copied", SimConfig::new(2, 1)).settings(settings);
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
         let got = Rc::new(Cell::new(0));
@@ -374,7 +369,7 @@ fn gather__with_transfer_copy_memory_is_free_at_once() {
 #[test]
 fn packets__kept_beyond_the_bound_are_refused_and_credit_comes_back() {
     let settings = Config { eager_credit: 128 << 10, ..Config::default() };
-    let sim = sim_of("kept", faulty(2, 3, 0.01)).settings(settings);
+    let sim = test_sim!("kept", faulty(2, 3, 0.01)).settings(settings);
     let mut sim = sim.packets(Settings { packets_kept: 5, ..Settings::default() });
     sim.spawn_all(|env| async move {
         let packets = packets(&env);
@@ -423,7 +418,7 @@ async fn counter_of_host_0(env: &Env, packets: &Packets) -> Counter {
 fn fetch_add__every_ticket_once_under_loss() {
     for reliability in [Reliability::GoBackN, Reliability::Selective] {
         let settings = Config { reliability, ..Config::default() };
-        let mut sim = sim_of("tickets", faulty(5, 2, 0.02)).settings(settings);
+        let mut sim = test_sim!("tickets", faulty(5, 2, 0.02)).settings(settings);
         let tickets: Rc<RefCell<Vec<u64>>> = Rc::default();
         let note = Rc::clone(&tickets);
         sim.spawn_all(move |env| {
@@ -456,7 +451,7 @@ fn fetch_add__every_ticket_once_under_loss() {
 fn rcpy__places_bytes_counts_hits_and_invalidates() {
     const LEN: usize = 300_000;
     let settings = Settings { rcpy_tlb: 3, ..Settings::default() };
-    let mut sim = sim_of("rcpy", faulty(2, 4, 0.02)).packets(settings);
+    let mut sim = test_sim!("rcpy", faulty(2, 4, 0.02)).packets(settings);
     sim.spawn_all(|env| async move {
         let (packets, world) = (packets(&env), env.world());
         if env.host == 1 {
@@ -506,7 +501,7 @@ fn trusted(loss: f64) -> (u32, Option<OpError>) {
     if loss > 0.0 {
         config.faults = vec![Fault::loss((loss * 1e6) as u32)];
     }
-    let mut sim = sim_of("trusted", config).settings(settings);
+    let mut sim = test_sim!("trusted", config).settings(settings);
     let outcome = Rc::new(RefCell::new((0, None)));
     let note = Rc::clone(&outcome);
     sim.spawn_all(move |env| {
@@ -554,7 +549,7 @@ fn reliability_none__a_network_that_keeps_its_promise_and_one_that_does_not() {
 fn mtu__the_smaller_of_what_is_chosen_and_carried() {
     for (chosen, most) in [(0, SimConfig::MTU), (1024, 1024), (4096, SimConfig::MTU)] {
         let settings = Config { mtu: chosen, ..Config::default() };
-        let mut sim = sim_of("mtu", SimConfig::new(2, 1)).settings(settings);
+        let mut sim = test_sim!("mtu", SimConfig::new(2, 1)).settings(settings);
         sim.spawn_all(move |env| async move {
             let packets = packets(&env);
             let other = env.peer(1 - env.host);

@@ -70,6 +70,20 @@ pub(crate) fn receiver<T: 'static>(
     })
 }
 
+/// Tells a value of the failures of other ranks as long as it is there.
+pub(crate) fn on_failure<T: 'static>(
+    net: &impl Net,
+    of: &Rc<T>,
+    failed: impl Fn(&Rc<T>, RankFailure) + 'static,
+) {
+    let of = Rc::downgrade(of);
+    net.on_failure(move |failure| {
+        if let Some(of) = of.upgrade() {
+            failed(&of, failure);
+        }
+    });
+}
+
 /// A message on its way out.
 struct Parcel {
     kind: u8,

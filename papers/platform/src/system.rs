@@ -103,16 +103,8 @@ impl System {
     /// Returns the same system, whose messages cost nothing: with remote-memory copy the paper's
     /// program uses the packet interface itself.
     pub const fn bare(self) -> System {
-        System {
-            send_packet: 0,
-            receive_packet: 0,
-            send_message: 0,
-            receive_message: 0,
-            job: 0,
-            switch: 0,
-            cast_bytes: 0,
-            ..self
-        }
+        let System { name, interrupts, copies, own_broadcasts, .. } = self;
+        System { name, interrupts, copies, own_broadcasts, ..System::LCI }
     }
 
     /// Returns the cycles to send a packet of some bytes, the first of its message or a further

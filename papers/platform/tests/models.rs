@@ -16,6 +16,7 @@ use weft_models::together::Together;
 use weft_platform::choice::Choice;
 use weft_platform::hardware::Hardware;
 use weft_platform::measure::Setup;
+use weft_platform::net::{ClusterNet, Ran};
 use weft_platform::system::System;
 
 const ROUNDS: u32 = 8;
@@ -172,27 +173,32 @@ fn clusters__computing_takes_time_and_a_rank_that_waits_for_ever_is_named() {
     assert!(said.ends_with(wanted), "{said}");
 }
 
+/// Has node 0 call node 1, which computes for a while. Returns the microseconds that it took each.
+fn call(setup: &Setup, computes: Duration) -> Ran<(f64, Rpc<ClusterNet>)> {
+    let ran = setup.run(16, |net| async move {
+        let (rpc, together) = (Rpc::open(&net), Together::open(&net, 0));
+        rpc.serve(1, |request, args| request.answer(args));
+        together.barrier().await.unwrap();
+        let start = net.now();
+        if net.rank() == 0 {
+            rpc.call(1, 1, &[7; 16]).await.unwrap();
+        } else if !computes.is_zero() {
+            net.compute(computes).await;
+        }
+        let time = micros(net.now().since(start));
+        together.barrier().await.unwrap();
+        (time, rpc)
+    });
+    ran.unwrap()
+}
+
 #[test]
 fn clusters__a_host_that_computes_is_interrupted_once_unless_its_system_polls() {
     for (hw, answer) in [(Hardware::ppro(), 90.0..150.0), (Hardware::p3(), 40.0..70.0)] {
         let time = |system: System, poll_every| {
             let mut setup = setup(&hw, 2);
             (setup.system, setup.poll_every) = (system, poll_every);
-            let ran = setup.run(16, |net| async move {
-                let (rpc, together) = (Rpc::open(&net), Together::open(&net, 0));
-                rpc.serve(1, |request, args| request.answer(args));
-                together.barrier().await.unwrap();
-                let start = net.now();
-                if net.rank() == 0 {
-                    rpc.call(1, 1, &[7; 16]).await.unwrap();
-                } else {
-                    net.compute(Duration::from_millis(5)).await;
-                }
-                let time = micros(net.now().since(start));
-                together.barrier().await.unwrap();
-                (time, rpc)
-            });
-            let ran = ran.unwrap();
+            let ran = call(&setup, Duration::from_millis(5));
             let computed = ran.results[1].0;
             assert!((5_000.0..5_300.0).contains(&computed), "{}: {computed}", hw.name);
             (ran.results[0].0, ran.counts.interrupts)
@@ -213,19 +219,7 @@ fn clusters__layers_take_their_time_and_threads_more() {
     let time = |system| {
         let mut setup = setup(&hw, 2);
         setup.system = system;
-        let ran = setup.run(16, |net| async move {
-            let (rpc, together) = (Rpc::open(&net), Together::open(&net, 0));
-            rpc.serve(1, |request, args| request.answer(args));
-            together.barrier().await.unwrap();
-            let start = net.now();
-            if net.rank() == 0 {
-                rpc.call(1, 1, &[7; 16]).await.unwrap();
-            }
-            let time = micros(net.now().since(start));
-            together.barrier().await.unwrap();
-            (time, rpc)
-        });
-        ran.unwrap().results[0].0
+        call(&setup, Duration::ZERO).results[0].0
     };
     let systems = [System::LCI, System::PANDA_ST, System::PANDA_MT, System::ORCA];
     let times = systems.map(time);

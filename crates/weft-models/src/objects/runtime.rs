@@ -75,14 +75,9 @@ pub(super) struct Inner<N: Net> {
 }
 
 /// The shared objects of a job, at this rank. Clones are the same.
+#[derive(Clone)]
 pub struct Objects<N: Net> {
     pub(super) inner: Rc<Inner<N>>,
-}
-
-impl<N: Net> Clone for Objects<N> {
-    fn clone(&self) -> Objects<N> {
-        Objects { inner: Rc::clone(&self.inner) }
-    }
 }
 
 impl<N: Net> Objects<N> {

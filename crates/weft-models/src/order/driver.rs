@@ -8,7 +8,7 @@ use super::grave::{answer_for_dead, Grave};
 use super::sent::{Sent, State, Waiters};
 use super::wire::{Control, ViewId, HEAD};
 use super::{Delivered, Options, OrderError, Style, View};
-use crate::channel::{was_opened, Channel, Pauses, MESSAGE_MAX};
+use crate::channel::{on_failure, was_opened, Channel, Pauses, MESSAGE_MAX};
 use crate::net::{Incoming, Net, RankFailure, Unsent};
 use crate::{park, HANDLERS};
 use casts::Casts;
@@ -109,14 +109,9 @@ pub(super) struct Inner<N: Net> {
 
 /// A member's handle of an ordered group. Clones are the same; dropping the last one is a failure
 /// of this member for the others, unless it has left.
+#[derive(Clone)]
 pub struct OrderedGroup<N: Net> {
     inner: Rc<Inner<N>>,
-}
-
-impl<N: Net> Clone for OrderedGroup<N> {
-    fn clone(&self) -> OrderedGroup<N> {
-        OrderedGroup { inner: Rc::clone(&self.inner) }
-    }
 }
 
 impl<N: Net> OrderedGroup<N> {
@@ -205,12 +200,7 @@ impl<N: Net> OrderedGroup<N> {
                 inner.with(|core| core.handle_cast(from, kind, packet.data));
             }
         });
-        let weak = Rc::downgrade(&inner);
-        net.on_failure(move |failure| {
-            if let Some(inner) = weak.upgrade() {
-                inner.failed(&failure);
-            }
-        });
+        on_failure(net, &inner, |inner, failure| inner.failed(&failure));
         // Failures before this were told to nobody.
         for failure in members.iter().filter_map(|&rank| net.failure(rank as usize)) {
             inner.failed(&failure);

@@ -117,14 +117,9 @@ impl fmt::Display for RegionId {
 
 /// The regions of a job, at this rank. Clones are the same. A rank keeps one until all others are
 /// done with the regions whose home it is.
+#[derive(Clone)]
 pub struct Regions<N: Net> {
     inner: Rc<Inner<N>>,
-}
-
-impl<N: Net> Clone for Regions<N> {
-    fn clone(&self) -> Regions<N> {
-        Regions { inner: Rc::clone(&self.inner) }
-    }
 }
 
 impl<N: Net> Regions<N> {

@@ -6,7 +6,7 @@ use super::lease::Standing;
 use super::wire::{access_code, access_of, among, from_home, method, number_of, to_home, Number};
 use super::wire::{DATA, KEPT};
 use super::{Access, RegionCause, RegionId};
-use crate::channel::{receiver, Channel};
+use crate::channel::{on_failure, receiver, Channel};
 use crate::net::{Net, RankFailure};
 use crate::rpc::{Call, CallError, Cause, Request, Rpc};
 use crate::together::{Together, Watched};
@@ -122,12 +122,7 @@ impl<N: Net> Inner<N> {
                 complaints: RefCell::default(),
             }
         });
-        let weak = Rc::downgrade(&inner);
-        net.on_failure(move |failure| {
-            if let Some(inner) = weak.upgrade() {
-                inner.failed(&failure);
-            }
-        });
+        on_failure(net, &inner, |inner, failure| inner.failed(&failure));
         let methods =
             [method::MAP, method::HOLDERS, method::DELETE, method::DELETED, method::CONFIRM];
         for number in methods {

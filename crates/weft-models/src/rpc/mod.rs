@@ -36,7 +36,7 @@ pub use error::{CallError, Cause};
 pub use request::Request;
 pub use typed::{Answer, Method};
 
-use crate::channel::{receiver, Channel, MESSAGE_MAX};
+use crate::channel::{on_failure, receiver, Channel, MESSAGE_MAX};
 use crate::net::{Blocking, Net, RankFailure};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -98,14 +98,9 @@ pub(crate) struct Inner<N: Net> {
 
 /// The calls and services of a rank. Clones are the same; when the last is dropped, the rank serves
 /// nothing any more.
+#[derive(Clone)]
 pub struct Rpc<N: Net> {
     inner: Rc<Inner<N>>,
-}
-
-impl<N: Net> Clone for Rpc<N> {
-    fn clone(&self) -> Rpc<N> {
-        Rpc { inner: Rc::clone(&self.inner) }
-    }
 }
 
 impl<N: Net> Rpc<N> {
@@ -142,12 +137,7 @@ impl<N: Net> Rpc<N> {
                 services: RefCell::default(),
             }
         });
-        let weak = Rc::downgrade(&inner);
-        net.on_failure(move |failure| {
-            if let Some(inner) = weak.upgrade() {
-                inner.rank_failed(&failure);
-            }
-        });
+        on_failure(net, &inner, |inner, failure| inner.rank_failed(&failure));
         Rpc { inner }
     }
 

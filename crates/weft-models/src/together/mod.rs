@@ -5,7 +5,7 @@
 
 mod call;
 
-use crate::channel::{receiver, Channel, MESSAGE_MAX};
+use crate::channel::{on_failure, receiver, Channel, MESSAGE_MAX};
 use crate::net::{Blocking, InUpcall, Net, RankFailure, Unsent};
 use crate::park;
 use call::Call;
@@ -188,12 +188,7 @@ impl<N: Net> Together<N> {
                 wakers: RefCell::default(),
             }
         });
-        let weak = Rc::downgrade(&inner);
-        net.on_failure(move |failure| {
-            if let Some(inner) = weak.upgrade() {
-                inner.lost(failure);
-            }
-        });
+        on_failure(net, &inner, |inner, failure| inner.lost(failure));
         Together { inner }
     }
 

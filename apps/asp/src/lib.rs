@@ -23,7 +23,7 @@ mod summary;
 
 pub use csv::{write_rows, write_summary};
 pub use graph::{Arc, Graph};
-pub use matrix::{owned_rows, owner_of, UNREACHABLE};
+pub use matrix::UNREACHABLE;
 pub use over::run_over;
 pub use parallel::run;
 pub use params::{Keep, Params, ParamsError};

@@ -7,25 +7,6 @@ use weft_apps::mix;
 /// The distance of nodes without a path. A path of this length or more counts as none.
 pub const UNREACHABLE: u32 = u32::MAX;
 
-/// Returns the rows that rank `rank` of `size` owns in a matrix of `nodes` rows: a contiguous,
-/// possibly empty range. Counts differ by at most one; the first ranks have the longer ranges.
-pub fn owned_rows(rank: usize, size: usize, nodes: usize) -> Range<usize> {
-    let (each, longer) = (nodes / size, nodes % size);
-    let start = rank * each + rank.min(longer);
-    start..start + each + usize::from(rank < longer)
-}
-
-/// Returns the owner of row `row`, which must be below `nodes`: the inverse of [`owned_rows`].
-pub fn owner_of(row: usize, size: usize, nodes: usize) -> usize {
-    let (each, longer) = (nodes / size, nodes % size);
-    let in_longer = longer * (each + 1);
-    if row < in_longer {
-        row / (each + 1)
-    } else {
-        longer + (row - in_longer) / each
-    }
-}
-
 /// Consecutive rows of the distance matrix.
 pub(crate) struct Block {
     rows: Range<usize>,
@@ -108,22 +89,6 @@ fn relax_row(row: &mut [u32], pivot: &[u32], via: u32) {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
-
-    #[test]
-    fn owned_rows__cover_all_rows_once_and_invert() {
-        for nodes in 0..40 {
-            for size in 1..24 {
-                let ranges: Vec<_> = (0..size).map(|r| owned_rows(r, size, nodes)).collect();
-                let listed: Vec<usize> = ranges.iter().cloned().flatten().collect();
-                assert_eq!(listed, (0..nodes).collect::<Vec<_>>());
-                let lengths = || ranges.iter().map(Range::len);
-                assert!(lengths().max().unwrap() - lengths().min().unwrap() <= 1);
-                for row in 0..nodes {
-                    assert!(ranges[owner_of(row, size, nodes)].contains(&row));
-                }
-            }
-        }
-    }
 
     #[test]
     fn relax_row__saturates_at_unreachable() {

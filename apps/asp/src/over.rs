@@ -1,13 +1,13 @@
 //! The program over any net: rows go by multicasts, also on the simulated
 //! clusters of 2004.
 
-use crate::matrix::{owned_rows, owner_of, Block};
+use crate::matrix::Block;
 use crate::parallel::{decode, encode, read_number, Turns, Worker, LOOKAHEAD};
 use crate::pipe::{both, Pipe};
 use crate::{Outcome, Params, Summary};
 use std::future::Future;
 use std::time::Duration;
-use weft_apps::Casts;
+use weft_apps::{owned, owner_of, Casts};
 use weft_models::net::{Net, RankFailure};
 use weft_models::together::Together;
 
@@ -39,7 +39,7 @@ pub async fn run_over<N: Net>(
     let (rank, ranks, nodes) = (net.rank(), net.size(), params.graph.nodes);
     params.check(ranks).expect("parameters were checked");
     let kept = params.kept_rows().expect("parameters were checked");
-    let mut block = Block::new(owned_rows(rank, ranks, nodes), nodes);
+    let mut block = Block::new(owned(rank, ranks, nodes), nodes);
     params.graph.arcs.iter().for_each(|arc| _ = block.add(*arc));
     let together = Together::open(net, 0);
     let casts = Casts::open(net, 0).await?;

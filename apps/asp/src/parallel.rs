@@ -1,11 +1,12 @@
 //! The distributed program.
 
-use crate::matrix::{owned_rows, owner_of, Block};
+use crate::matrix::Block;
 use crate::pipe::{both, Pipe};
 use crate::{Arc, Outcome, Params, Summary};
 use std::future::Future;
 use std::time::Duration;
 use weft::{Endpoint, Group, GroupError};
+use weft_apps::{owned, owner_of};
 
 /// Tag of the arcs that rank 0 sends out.
 const ARCS: u32 = 0x41_00;
@@ -40,7 +41,7 @@ pub async fn run(
     progress: &dyn Fn(u64, u64),
 ) -> Result<Outcome, GroupError> {
     let plan = Plan::share(world, params).await?;
-    let mut block = Block::new(owned_rows(world.rank(), world.size(), plan.nodes), plan.nodes);
+    let mut block = Block::new(owned(world.rank(), world.size(), plan.nodes), plan.nodes);
     distribute(world, params, &mut block).await?;
 
     let start = world.endpoint().now();

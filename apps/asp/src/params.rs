@@ -1,9 +1,9 @@
 //! Parameters of a run and their checks.
 
-use crate::matrix::owned_rows;
 use crate::Graph;
 use std::fmt;
 use std::str::FromStr;
+use weft_apps::owned;
 
 /// Default of [`Params::memory_limit`].
 const MEMORY_LIMIT: u64 = 4 << 30;
@@ -125,7 +125,7 @@ impl Params {
             Keep::All => nodes,
             Keep::Sources(ids) => ids.len(),
         };
-        let rows = owned_rows(0, ranks.max(1), nodes).len().saturating_add(kept);
+        let rows = owned(0, ranks.max(1), nodes).len().saturating_add(kept);
         let bytes = (rows as u128).saturating_mul(nodes as u128).saturating_mul(4);
         // Node numbers are 32 bits wide, and the largest number is no node.
         if bytes > u128::from(self.memory_limit) || nodes >= u32::MAX as usize {

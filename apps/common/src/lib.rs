@@ -1,6 +1,6 @@
 //! The parts that the applications share: input lines with faults that name line and reason, dense
 //! matrices and their files, generators of random input, hashes of results, the division of work
-//! among ranks, broadcasts, the error of runs over regions, and the memory that a rank may use.
+//! among ranks, broadcasts, the error of runs over models, and the memory that a rank may use.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

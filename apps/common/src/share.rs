@@ -33,6 +33,9 @@ mod tests {
                 let ranges: Vec<_> = (0..size).map(|r| owned(r, size, count)).collect();
                 let listed: Vec<usize> = ranges.iter().cloned().flatten().collect();
                 assert_eq!(listed, (0..count).collect::<Vec<_>>());
+                let lengths = || ranges.iter().map(Range::len);
+                assert!(lengths().is_sorted_by(|a, b| a >= b));
+                assert!(lengths().max().unwrap() - lengths().min().unwrap() <= 1);
                 for (rank, range) in ranges.into_iter().enumerate() {
                     assert!(range.into_iter().all(|i| owner_of(i, size, count) == rank));
                 }

@@ -5,7 +5,6 @@ use crate::game::{Game, Op, Reply};
 use crate::{Database, Level, Outcome, Params, Step, Update};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::{poll_fn, Future};
 use std::mem::take;
 use std::ops::Range;
@@ -13,10 +12,11 @@ use std::pin::{pin, Pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use weft_apps::Failure;
 use weft_models::net::{Net, RankFailure};
 use weft_models::objects::{ObjectError, Objects, Placement, Shared};
 use weft_models::order::Options;
-use weft_models::rpc::{CallError, Request, Rpc};
+use weft_models::rpc::{Request, Rpc};
 use weft_models::together::Together;
 
 /// The method that takes updates. Its answer has the number of the waking, if it wakes the rank.
@@ -30,48 +30,6 @@ const PER_OP: usize = 1 << 20;
 
 /// The least updates in a call while a rank has other work, as in paper 004.
 pub const PER_CALL: usize = 20;
-
-/// The reason why a run by calls ended early.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum CallsError {
-    /// A rank has failed: its positions are lost.
-    Rank(RankFailure),
-    /// A rank did not take updates.
-    Call(CallError),
-    /// The shared state of the game cannot be used.
-    Object(ObjectError),
-}
-
-impl fmt::Display for CallsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CallsError::Rank(why) => why.fmt(f),
-            CallsError::Call(why) => why.fmt(f),
-            CallsError::Object(why) => why.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CallsError {}
-
-impl From<RankFailure> for CallsError {
-    fn from(why: RankFailure) -> CallsError {
-        CallsError::Rank(why)
-    }
-}
-
-impl From<CallError> for CallsError {
-    fn from(why: CallError) -> CallsError {
-        CallsError::Call(why)
-    }
-}
-
-impl From<ObjectError> for CallsError {
-    fn from(why: ObjectError) -> CallsError {
-        CallsError::Object(why)
-    }
-}
 
 /// Computes all databases on all ranks of a net, by calls with updates; all ranks call this with
 /// the same parameters and get the same result, that of [`run`](crate::run()). The shared state of
@@ -92,7 +50,7 @@ pub async fn run_by_calls<N: Net>(
     per_call: usize,
     ns_per_update: f64,
     progress: &dyn Fn(Step),
-) -> Result<Outcome, CallsError> {
+) -> Result<Outcome, Failure> {
     params.check().expect("parameters were checked");
     let together = Together::open(net, 0);
     let mut calls = Calls::open(net, per_call, ns_per_update).await?;
@@ -127,7 +85,7 @@ pub async fn run_level_by_calls<N: Net>(
     smaller: &Database,
     per_call: usize,
     ns_per_update: f64,
-) -> Result<(Vec<i8>, Duration), CallsError> {
+) -> Result<(Vec<i8>, Duration), Failure> {
     let together = Together::open(net, 0);
     let mut calls = Calls::open(net, per_call, ns_per_update).await?;
     together.barrier().await?;
@@ -211,7 +169,7 @@ impl<'a, N: Net> Calls<'a, N> {
         net: &'a N,
         per_call: usize,
         ns_per_update: f64,
-    ) -> Result<Calls<'a, N>, CallsError> {
+    ) -> Result<Calls<'a, N>, Failure> {
         let mine = Rc::new(RefCell::new(Mine {
             level: None,
             rests: false,
@@ -262,7 +220,7 @@ impl<'a, N: Net> Calls<'a, N> {
         stones: u8,
         smaller: &Database,
         step: &dyn Fn(Option<u8>, u64, u64),
-    ) -> Result<Level, CallsError> {
+    ) -> Result<Level, Failure> {
         let mut level = Level::new(stones, self.net.rank(), self.net.size());
         let positions = level.len() as u64;
         let pieces = |range: Range<usize>, piece| {
@@ -285,7 +243,7 @@ impl<'a, N: Net> Calls<'a, N> {
     }
 
     /// Plays backwards from all positions that become known in a round.
-    async fn play_round(&mut self, level: Level) -> Result<Level, CallsError> {
+    async fn play_round(&mut self, level: Level) -> Result<Level, Failure> {
         let held = {
             let mut mine = self.mine.borrow_mut();
             (mine.level, mine.rests) = (Some(level), false);
@@ -341,7 +299,7 @@ impl<'a, N: Net> Calls<'a, N> {
     }
 
     /// Calls each rank for which at least so many updates are gathered, one after the other.
-    async fn send(&mut self, least: usize) -> Result<(), CallsError> {
+    async fn send(&mut self, least: usize) -> Result<(), Failure> {
         for to in 0..self.gathered.len() {
             if self.gathered[to].len() >= least {
                 let updates = self.gathered[to].drain(..);
@@ -356,7 +314,7 @@ impl<'a, N: Net> Calls<'a, N> {
     }
 
     /// Says that this rank is idle.
-    async fn rest(&mut self) -> Result<(), CallsError> {
+    async fn rest(&mut self) -> Result<(), Failure> {
         let claims = take(&mut self.claims).into_iter().collect();
         let (round, rank) = (self.rounds, self.net.rank() as u32);
         let wakings = {
@@ -369,13 +327,13 @@ impl<'a, N: Net> Calls<'a, N> {
     }
 
     /// Waits for news of the round; `None` if there is work again.
-    async fn until_woken(&self, news: &mut News<'_>) -> Result<Option<Reply>, CallsError> {
+    async fn until_woken(&self, news: &mut News<'_>) -> Result<Option<Reply>, Failure> {
         poll_fn(|cx| {
             if self.has_work() {
                 return Poll::Ready(Ok(None));
             }
             if let Poll::Ready(reply) = news.as_mut().poll(cx) {
-                return Poll::Ready(reply.map(Some).map_err(CallsError::from));
+                return Poll::Ready(reply.map(Some).map_err(Failure::from));
             }
             self.mine.borrow_mut().watch(cx)?;
             Poll::Pending
@@ -384,7 +342,7 @@ impl<'a, N: Net> Calls<'a, N> {
     }
 
     /// Tells all ranks the scores of this one's share; returns those of all, and their updates.
-    async fn share(&self, stones: u8, level: Level) -> Result<(Vec<i8>, u64), CallsError> {
+    async fn share(&self, stones: u8, level: Level) -> Result<(Vec<i8>, u64), Failure> {
         let mut updates = level.updates();
         let scores = level.into_scores();
         let rank = self.net.rank() as u32;
@@ -400,10 +358,10 @@ impl<'a, N: Net> Calls<'a, N> {
     }
 
     /// Waits for something, or for the failure of any rank: the others end too, and answer no more.
-    async fn unless_failed<T, E: Into<CallsError>>(
+    async fn unless_failed<T, E: Into<Failure>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, CallsError> {
+    ) -> Result<T, Failure> {
         let mut work = pin!(work);
         poll_fn(|cx| {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {

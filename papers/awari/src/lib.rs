@@ -42,7 +42,7 @@ mod params;
 mod sequential;
 
 pub use board::{read_positions, Board, Moves, Played};
-pub use calls::{run_by_calls, run_level_by_calls, CallsError, PER_CALL};
+pub use calls::{run_by_calls, run_level_by_calls, PER_CALL};
 pub use database::{Answer, Database, MoveScore};
 pub use index::{after_a_move, positions, positions_to, rank, unrank, MOST_STONES};
 pub use level::{Level, Update};

@@ -23,8 +23,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    App(app::Args),
-    Sim(sim::Args),
+    #[command(subcommand)]
+    App(app::Which),
+    #[command(subcommand)]
+    Sim(sim::Which),
     /// Write the manual pages of this program
     #[command(hide = true)]
     ManualPages(pages::Man),
@@ -33,8 +35,8 @@ enum Command {
 fn main() -> ExitCode {
     program::init_log();
     program::status(match Cli::parse().command {
-        Command::App(args) => app::run(&args),
-        Command::Sim(args) => sim::run(&args),
+        Command::App(which) => app::run(&which),
+        Command::Sim(which) => sim::run(&which),
         Command::ManualPages(args) => pages::write(&args, &Cli::command()),
     })
 }

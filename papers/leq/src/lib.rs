@@ -25,7 +25,6 @@ pub use parallel::run;
 pub use params::{bytes_needed, Params, ParamsError, System};
 pub use rows::{change, Rows, PANEL};
 pub use sequential::sequential;
-pub use watch::RunError;
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! The parallel program: the vector is a replicated object.
 
 use crate::rows::{change, Rows, PANEL};
-use crate::watch::{RunError, Watch};
+use crate::watch::Watch;
 use crate::{End, Outcome, Params, Step};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use weft_apps::{digest, owned};
+use weft_apps::{digest, owned, Failure};
 use weft_models::net::Net;
 use weft_models::objects::{Object, Objects, Placement, Read};
 use weft_models::order::Options;
@@ -94,7 +94,7 @@ pub async fn run<N: Net>(
     params: &Params,
     ns_per_product: f64,
     progress: &dyn Fn(Step),
-) -> Result<Outcome, RunError> {
+) -> Result<Outcome, Failure> {
     params.check().expect("parameters were checked");
     let n = params.system.len();
     // Whole panels for each rank, which compute fastest.

@@ -1,40 +1,13 @@
 //! The failures of other ranks, without whose parts no vector becomes whole.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use weft_apps::Failure;
 use weft_models::net::{Net, RankFailure};
 use weft_models::objects::ObjectError;
-
-/// The reason why a run has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RunError {
-    /// A rank has failed.
-    Rank(RankFailure),
-    /// The object with the vectors cannot be used.
-    Object(ObjectError),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::Rank(failure) => failure.fmt(f),
-            RunError::Object(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<ObjectError> for RunError {
-    fn from(error: ObjectError) -> RunError {
-        RunError::Object(error)
-    }
-}
 
 /// The first failure, and the program that waits for an operation meanwhile.
 #[derive(Default)]
@@ -75,15 +48,15 @@ impl<N: Net> Watch<N> {
     pub async fn until<T>(
         &self,
         work: impl Future<Output = Result<T, ObjectError>>,
-    ) -> Result<T, RunError> {
+    ) -> Result<T, Failure> {
         let mut work = pin!(work);
         poll_fn(|cx| {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(done.map_err(RunError::Object));
+                return Poll::Ready(done.map_err(Failure::Object));
             }
             let mut lost = self.lost.borrow_mut();
             if let Some(failure) = &lost.first {
-                return Poll::Ready(Err(RunError::Rank(failure.clone())));
+                return Poll::Ready(Err(Failure::Rank(failure.clone())));
             }
             lost.waker = Some(cx.waker().clone());
             Poll::Pending

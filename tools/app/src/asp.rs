@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use weft::Job;
 use weft_apps::Memory;
 use weft_asp::{
-    owned_rows, parse, report, sequential, write_rows, write_summary, Base, Format, Graph, Keep,
-    Outcome, Params, ReadOptions,
+    parse, report, sequential, write_rows, write_summary, Base, Format, Graph, Keep, Outcome,
+    Params, ReadOptions,
 };
 use weft_run::misuse;
 
@@ -80,7 +80,7 @@ impl Input {
     /// Returns a random graph, if it and its distances fit.
     fn random(&self, seed: u64, ranks: usize, memory: Memory) -> Result<Graph> {
         let &Input { nodes, degree, .. } = self;
-        let rows = owned_rows(0, ranks, nodes as usize).len();
+        let rows = weft_apps::owned(0, ranks, nodes as usize).len();
         let distances = rows as u128 * u128::from(nodes) * size_of::<u32>() as u128;
         let what = format!("a graph of {nodes} nodes with {degree} arcs each");
         let bytes = distances + Graph::bytes_needed(nodes, degree);

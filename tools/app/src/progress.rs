@@ -2,6 +2,7 @@
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::IsTerminal;
@@ -20,7 +21,7 @@ pub struct Progress {
 /// is logarithmic, because the logarithm of the change falls evenly.
 pub struct Convergence {
     bar: ProgressBar,
-    what: &'static str,
+    what: Cow<'static, str>,
     tolerance: f64,
     /// The largest change so far, which is the left end of the bar.
     first: Cell<f64>,
@@ -74,7 +75,7 @@ fn target(rank: usize) -> ProgressDrawTarget {
 
 impl Progress {
     /// Returns a bar of rank `rank` for the work named `what`.
-    pub fn new(rank: usize, what: &'static str) -> Progress {
+    pub fn new(rank: usize, what: impl Into<Cow<'static, str>>) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(0), target(rank));
         bars::form(&bar, "{msg} {bar:32} {pos}/{len} {elapsed}, {left}");
         Progress { bar: bar.with_message(what), told: None }
@@ -174,10 +175,11 @@ fn expected(spans: &[f64], left: usize) -> (f64, f64) {
 
 impl Convergence {
     /// Returns a bar of rank `rank` for the work named `what`.
-    pub fn new(rank: usize, what: &'static str, tolerance: f64) -> Convergence {
+    pub fn new(rank: usize, what: impl Into<Cow<'static, str>>, tolerance: f64) -> Convergence {
+        let what = what.into();
         let bar = ProgressBar::with_draw_target(Some(WAY), target(rank));
         bars::form(&bar, "{bar:16} {percent:>3}% {elapsed}, {left}  {wide_msg}");
-        Convergence { bar: bar.with_message(what), what, tolerance, first: Cell::new(0.0) }
+        Convergence { bar: bar.with_message(what.clone()), what, tolerance, first: Cell::new(0.0) }
     }
 
     /// Shows that iteration `done` of at most `most` changed something by `change`.

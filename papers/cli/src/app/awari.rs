@@ -8,10 +8,10 @@ use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft::Job;
-use weft_apps::Memory;
+use weft_apps::{Failure, Memory};
 use weft_awari::{
-    read_positions, report, sequential, write_answer, write_histogram, Answer, Board, CallsError,
-    Database, Outcome, Params, Step, PER_CALL,
+    read_positions, report, sequential, write_answer, write_histogram, Answer, Board, Database,
+    Outcome, Params, Step, PER_CALL,
 };
 use weft_models::net::{Blocking, Live, Net};
 use weft_run::misuse;
@@ -85,7 +85,7 @@ impl Form {
         params: &Params,
         ns_per_update: f64,
         tell: &dyn Fn(Step),
-    ) -> Result<Outcome, CallsError> {
+    ) -> Result<Outcome, Failure> {
         match self.by {
             System::Jobs => Ok(weft_awari::run(net, params, ns_per_update, tell).await?),
             System::Calls => {

@@ -18,14 +18,8 @@ use anyhow::Result;
 use std::process::ExitCode;
 
 /// Run one of the parallel applications; alone, or on many ranks: `weft run -n 4 weft app radix`
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    which: Which,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Which {
+pub enum Which {
     Awari(awari::Args),
     Barnes(barnes::Args),
     /// Drift and diffusion of electrons and holes in a semiconductor (DD)
@@ -33,6 +27,7 @@ enum Which {
     /// Linear equations by Jacobi's iteration, the vector a replicated object (LEQ)
     Leq(leq::Args),
     Puzzle(puzzle::Args),
+    /// QR factorisation with pivoted columns, by reductions and broadcasts (QR)
     Qr(qr::Args),
     /// Radix sort, the keys in coherent regions (Radix)
     Radix(radix::Args),
@@ -42,8 +37,8 @@ enum Which {
 ///
 /// # Errors
 /// The application failed.
-pub fn run(args: &Args) -> Result<ExitCode> {
-    run_rank(|job| match &args.which {
+pub fn run(which: &Which) -> Result<ExitCode> {
+    run_rank(|job| match which {
         Which::Awari(args) => awari::run(job, args),
         Which::Barnes(args) => barnes::run(job, args),
         Which::Dd(args) => dd::run(job, args),

@@ -15,6 +15,21 @@ fn thin<T: Copy>(items: &[T], most: usize) -> Vec<T> {
     left
 }
 
+/// Draws one curve over steps, by powers of ten.
+fn curve(title: String, unit: String, steps: &'static str, curve: Curve) -> Option<Picture> {
+    let chart = Chart {
+        title,
+        unit,
+        sizes: steps,
+        size: |step| step.to_string(),
+        spacing: Spacing::Even,
+        number: &|value| format!("{value:.0e}"),
+        by_powers: true,
+        curves: vec![Curve { radius: 0.0, ..curve }],
+    };
+    chart.picture()
+}
+
 /// The changes of an iteration, which its progress tells.
 #[derive(Default)]
 pub struct Changes(RefCell<Vec<Point>>);
@@ -33,18 +48,9 @@ impl Changes {
     /// Draws the changes; `None` if there was none above 0.
     pub fn picture(&self, equations: usize) -> Option<Picture> {
         let points = thin(&self.0.borrow(), POINTS);
-        let curve = Curve { radius: 0.0, ..Curve::new("change", 0, points) };
-        let chart = Chart {
-            title: format!("LEQ: convergence of {equations} equations"),
-            unit: "change of all unknowns together".into(),
-            sizes: "iteration",
-            size: |iteration| iteration.to_string(),
-            spacing: Spacing::Even,
-            number: &|value| format!("{value:.0e}"),
-            by_powers: true,
-            curves: vec![curve],
-        };
-        chart.picture()
+        let title = format!("LEQ: convergence of {equations} equations");
+        let unit = "change of all unknowns together".into();
+        curve(title, unit, "iteration", Curve::new("change", 0, points))
     }
 }
 
@@ -57,18 +63,9 @@ pub fn diagonal(outcome: &weft_qr::Outcome) -> Option<Picture> {
         Point { size, value, spread: (value, value) }
     };
     let points: Vec<Point> = (1..).zip(&diagonal).map(point).collect();
-    let curve = Curve { radius: 0.0, ..Curve::new("|R(k,k)|", 0, thin(&points, POINTS)) };
-    let chart = Chart {
-        title: format!("QR: the diagonal of R, {} x {}", factors.rows(), factors.cols()),
-        unit: format!("size of the element; {} independent columns", factors.rank()),
-        sizes: "step k",
-        size: |step| step.to_string(),
-        spacing: Spacing::Even,
-        number: &|value| format!("{value:.0e}"),
-        by_powers: true,
-        curves: vec![curve],
-    };
-    chart.picture()
+    let title = format!("QR: the diagonal of R, {} x {}", factors.rows(), factors.cols());
+    let unit = format!("size of the element; {} independent columns", factors.rank());
+    curve(title, unit, "step k", Curve::new("|R(k,k)|", 0, thin(&points, POINTS)))
 }
 
 /// The sorted keys of Radix in ranges of equal width.

@@ -1,7 +1,7 @@
 //! `weft app qr`.
 
 use super::progress::Progress;
-use super::{open, pictures, prepare_out, Common, Ran, Report, Room};
+use super::{open, pictures, prepare_out, Measured, Ran, Report};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 use std::path::PathBuf;
@@ -15,19 +15,17 @@ use weft_qr::{
 use weft_run::misuse;
 use weft_sor::parse_size;
 
-/// QR factorisation with pivoted columns, by reductions and broadcasts (QR)
+/// The options.
+pub type Args = Measured<Seeded>;
+
+/// The matrix, and the seed of a random one.
 #[derive(Debug, clap::Args)]
-#[command(mut_args(super::numbers))]
-pub struct Args {
+pub struct Seeded {
     #[command(flatten)]
     input: Input,
     /// Seed of the random matrix
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "matrix")]
     seed: u64,
-    #[command(flatten)]
-    room: Room,
-    #[command(flatten)]
-    common: Common,
 }
 
 /// The matrix.
@@ -83,7 +81,8 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let rank = world.rank();
     // The check has all columns once more, and the error of the factors two matrices.
     let runs = if common.check { 2 } else { 1 };
-    let params = args.input.params(args.seed, world.size(), runs, args.room.of(world)?)?;
+    let Seeded { input, seed } = &args.input;
+    let params = input.params(*seed, world.size(), runs, args.room.of(world)?)?;
     if rank == 0 {
         prepare_out(common.out.as_deref())?;
     }

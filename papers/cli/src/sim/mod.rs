@@ -9,15 +9,10 @@ use anyhow::Result;
 use std::process::ExitCode;
 
 /// Run the applications and the clusters of the papers in virtual time
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    which: Which,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Which {
-    App(Box<app::Args>),
+pub enum Which {
+    #[command(subcommand)]
+    App(Box<app::Which>),
     Paper004(paper004::Args),
 }
 
@@ -25,10 +20,10 @@ enum Which {
 ///
 /// # Errors
 /// The options are invalid, or files cannot be written.
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(which: &Which) -> Result<ExitCode> {
     weft_simulate::quiet();
-    match &args.which {
-        Which::App(args) => app::run(args),
+    match which {
+        Which::App(which) => app::run(which),
         Which::Paper004(args) => paper004::run(args),
     }
 }

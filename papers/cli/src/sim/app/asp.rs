@@ -1,48 +1,39 @@
 //! `weft sim app asp`.
 
-use super::bar::{Bar, Mark, Shown};
-use super::case::{Case, Given, Placed, Time};
+use super::about::{self, About};
+use super::bar::{Bar, Mark};
+use super::case::{Case, Given, Host, Placed};
+use super::hosts::Fault;
 use super::report::Figures;
 use crate::app::asp;
 use anyhow::Result;
 use clap::Command;
 use std::rc::Rc;
-use weft::GroupError;
+use weft_apps::Stopped;
 use weft_asp::{Graph, Outcome, Params};
 use weft_run::misuse;
-use weft_sim::Env;
 
-/// The application.
-#[derive(Debug)]
-pub struct Asp;
+/// The options of the application.
+pub type Asp = Placed<asp::Input>;
 
 fn mark(done: u64, of: u64) -> Mark {
     Mark::steps(done, of)
 }
 
 impl Case for Asp {
-    const NAME: &'static str = "app asp";
-    const TITLES: [&'static str; 2] = ["simulated ASP", "sequential ASP"];
-    const THINGS: &'static str = "cells";
-    const TIME: Time = (
-        "ns-per-cell",
-        "0.5",
-        "Computing time of a cell of the distances, in each step, in nanoseconds of virtual time",
-    );
-    type Options = Placed<asp::Input>;
+    const ABOUT: &'static About = &about::ASP;
     type Input = Params;
     type Outcome = Outcome;
-    type Error = GroupError;
 
     fn usual(command: Command) -> Command {
-        command.mut_arg("nodes", |nodes| nodes.visible_alias("size").default_value("256"))
+        Self::ABOUT.usual(command).mut_arg("nodes", |nodes| nodes.visible_alias("size"))
     }
 
-    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Params> {
+    fn input(&self, given: &Given<'_>) -> Result<Params> {
         let hosts = given.hosts();
-        let memory = own.room.part(hosts);
+        let memory = given.memory(&self.room);
         let params = Params {
-            graph: own.input.graph(given.config.seed, hosts, memory)?,
+            graph: self.input.graph(given.config.seed, hosts, memory)?,
             // The sequential program has all distances.
             memory_limit: memory.bytes().saturating_mul(hosts as u64),
             ns_per_cell: Some(given.ns_each),
@@ -52,33 +43,24 @@ impl Case for Asp {
         Ok(params)
     }
 
-    async fn program(
-        env: Env,
-        params: Rc<Params>,
-        _: f64,
-        bar: Shown,
-    ) -> Result<Outcome, GroupError> {
-        let world = env.world();
-        let tell = |done, of| bar.at(mark(done, of));
-        if env.host == 0 {
-            return weft_asp::run(&world, &params, &tell).await;
-        }
+    async fn program(host: Host, params: Rc<Params>) -> Result<Outcome, Fault> {
+        let (world, ns_per_cell) = (host.env.world(), params.ns_per_cell);
         // The first host sends the others their parts of the graph.
-        let ns_per_cell = params.ns_per_cell;
         let other = Params { graph: Graph::default(), ns_per_cell, ..Params::default() };
-        weft_asp::run(&world, &other, &tell).await
+        let params = if host.env.host == 0 { &*params } else { &other };
+        Ok(weft_asp::run(&world, params, &|done, of| host.at(mark(done, of))).await?)
     }
 
-    fn sequential(params: &Params, bar: &Bar) -> Outcome {
-        weft_asp::sequential(params, &|done, of| bar.at(mark(done, of)))
-    }
-
-    fn agrees(outcome: &Outcome, sequential: &Outcome) -> bool {
-        outcome.agrees_with(sequential)
+    fn sequential(params: &Params, bar: &Bar) -> Result<Outcome, Stopped> {
+        Ok(weft_asp::sequential(params, &|done, of| bar.at(mark(done, of))))
     }
 
     fn count(_: &Params, sequential: &Outcome) -> f64 {
         (sequential.nodes as f64).powi(3)
+    }
+
+    fn agrees(outcome: &Outcome, sequential: &Outcome) -> bool {
+        outcome.agrees_with(sequential)
     }
 
     fn figures(outcome: &Outcome) -> Figures {

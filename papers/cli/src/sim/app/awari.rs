@@ -1,14 +1,15 @@
 //! `weft sim app awari`.
 
-use super::bar::{Bar, Mark, Shown};
-use super::case::{net, Case, Given, Placed, Time};
+use super::about::{self, About};
+use super::bar::{Bar, Mark};
+use super::case::{Case, Given, Host, Placed};
+use super::hosts::Fault;
 use super::report::Figures;
 use crate::app::awari;
 use anyhow::Result;
-use clap::Command;
 use std::rc::Rc;
-use weft_awari::{CallsError, Outcome, Params, Step};
-use weft_sim::Env;
+use weft_apps::Stopped;
+use weft_awari::{Outcome, Params, Step};
 
 /// Options of the application.
 #[derive(Debug, clap::Args)]
@@ -19,9 +20,8 @@ pub struct Own {
     form: awari::Form,
 }
 
-/// The application.
-#[derive(Debug)]
-pub struct Awari;
+/// The options of the application.
+pub type Awari = Placed<Own>;
 
 fn mark(step: Step) -> Mark {
     Mark::steps(step.done, step.positions)
@@ -30,51 +30,30 @@ fn mark(step: Step) -> Mark {
 type Input = (Params, awari::Form);
 
 impl Case for Awari {
-    const NAME: &'static str = "app awari";
-    const TITLES: [&'static str; 2] = ["simulated Awari", "sequential Awari"];
-    const THINGS: &'static str = "positions and updates";
-    const TIME: Time = (
-        "ns-per-update",
-        "100",
-        "Computing time of a position's captures, and of an update of a predecessor, in \
-         nanoseconds of virtual time",
-    );
-    type Options = Placed<Own>;
+    const ABOUT: &'static About = &about::AWARI;
     type Input = Input;
     type Outcome = Outcome;
-    type Error = CallsError;
 
-    fn usual(command: Command) -> Command {
-        command.mut_arg("stones", |stones| stones.default_value("8"))
+    fn input(&self, given: &Given<'_>) -> Result<Input> {
+        self.input.form.check()?;
+        Ok((self.input.input.params(given.memory(&self.room))?, self.input.form))
     }
 
-    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Input> {
-        own.input.form.check()?;
-        Ok((own.input.input.params(own.room.part(given.hosts()))?, own.input.form))
-    }
-
-    async fn program(
-        env: Env,
-        input: Rc<Input>,
-        ns: f64,
-        bar: Shown,
-    ) -> Result<Outcome, CallsError> {
-        let tell = |step| bar.at(mark(step));
+    async fn program(host: Host, input: Rc<Input>) -> Result<Outcome, Fault> {
         let (params, form) = &*input;
-        form.run(&net(&env), params, ns, &tell).await
+        Ok(form.run(&host.net(), params, host.ns_each, &|step| host.at(mark(step))).await?)
     }
 
-    fn sequential((params, _): &Input, bar: &Bar) -> Outcome {
-        let sequential = weft_awari::sequential(params, &|step| bar.told(mark(step)));
-        sequential.expect("nobody stops it")
-    }
-
-    fn agrees(outcome: &Outcome, sequential: &Outcome) -> bool {
-        outcome.agrees_with(sequential)
+    fn sequential((params, _): &Input, bar: &Bar) -> Result<Outcome, Stopped> {
+        weft_awari::sequential(params, &|step| bar.told(mark(step)))
     }
 
     fn count(_: &Input, sequential: &Outcome) -> f64 {
         (sequential.database.len() + sequential.updates) as f64
+    }
+
+    fn agrees(outcome: &Outcome, sequential: &Outcome) -> bool {
+        outcome.agrees_with(sequential)
     }
 
     fn figures(outcome: &Outcome) -> Figures {

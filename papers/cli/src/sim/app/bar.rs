@@ -1,7 +1,6 @@
 //! The progress of a program, shown by a bar.
 
 use crate::app::{Convergence, Progress};
-use std::rc::Weak;
 use weft_apps::Stopped;
 
 /// A place in a program's work.
@@ -30,7 +29,7 @@ pub enum Bar {
 impl Bar {
     /// Returns a bar of the work named `what`, which ends when its change is below the tolerance,
     /// if it has one.
-    pub fn new(what: &'static str, tolerance: Option<f64>) -> Bar {
+    pub fn new(what: String, tolerance: Option<f64>) -> Bar {
         match tolerance {
             None => Bar::Steps(Progress::new(0, what)),
             Some(tolerance) => Bar::Change(Convergence::new(0, what, tolerance)),
@@ -49,19 +48,5 @@ impl Bar {
     pub fn told(&self, mark: Mark) -> Result<(), Stopped> {
         self.at(mark);
         Ok(())
-    }
-}
-
-/// The bar as a host's program knows it: it shows nothing on all hosts but the first, and nothing
-/// after the simulation.
-#[derive(Clone, Debug)]
-pub struct Shown(pub Weak<Bar>);
-
-impl Shown {
-    /// Shows a place, if the bar is there.
-    pub fn at(&self, mark: Mark) {
-        if let Some(bar) = self.0.upgrade() {
-            bar.at(mark);
-        }
     }
 }

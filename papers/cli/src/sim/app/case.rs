@@ -1,7 +1,8 @@
 //! The one way in which every application is simulated and compared.
 
 use super::super::replay;
-use super::bar::{Bar, Shown};
+use super::about::About;
+use super::bar::{Bar, Mark};
 use super::hosts::{simulate, Ended, Fault, Stop};
 use super::report::{print_died, Figures, Report};
 use super::{nanoseconds, Common};
@@ -13,11 +14,9 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
+use weft_apps::{Memory, Stopped};
 use weft_models::net::Live;
 use weft_sim::{Env, Sim, SimConfig};
-
-/// The option for the computing time of a thing: its name, its usual value, and its description.
-pub type Time = (&'static str, &'static str, &'static str);
 
 /// The circumstances of a simulation.
 pub struct Given<'a> {
@@ -30,6 +29,11 @@ impl Given<'_> {
     /// Returns the number of hosts.
     pub fn hosts(&self) -> usize {
         self.config.hosts as usize
+    }
+
+    /// Returns the memory of a host, of which all are on this machine.
+    pub fn memory(&self, room: &Room) -> Memory {
+        room.part(self.hosts())
     }
 }
 
@@ -56,7 +60,7 @@ struct All<O: clap::Args> {
 
 /// All options of a simulated application.
 #[derive(Debug)]
-pub struct Options<C: Case>(All<C::Options>);
+pub struct Options<C: Case>(All<C>);
 
 impl<C: Case> FromArgMatches for Options<C> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Options<C>, clap::Error> {
@@ -70,9 +74,10 @@ impl<C: Case> FromArgMatches for Options<C> {
 
 impl<C: Case> clap::Args for Options<C> {
     fn augment_args(command: Command) -> Command {
-        let (name, usual, about) = C::TIME;
-        let time = |time: Arg| time.long(name).default_value(usual).required(false).help(about);
-        C::usual(All::<C::Options>::augment_args(command).mut_arg("ns_each", time))
+        let (name, usual, thing) = C::ABOUT.time;
+        let help = format!("Computing time of {thing}, in nanoseconds of virtual time");
+        let time = |time: Arg| time.long(name).default_value(usual).required(false).help(help);
+        C::usual(All::<C>::augment_args(command).mut_arg("ns_each", time))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -80,33 +85,25 @@ impl<C: Case> clap::Args for Options<C> {
     }
 }
 
-/// An application.
-pub trait Case: fmt::Debug + 'static {
-    /// Its name after `weft sim`.
-    const NAME: &'static str;
-    /// The names of the simulated and of the sequential program, beside their bars.
-    const TITLES: [&'static str; 2];
-    /// The name of the things that it computes, each in the same time.
-    const THINGS: &'static str;
-    /// The option for that time.
-    const TIME: Time;
-    /// Its options, beside those of all applications.
-    type Options: clap::Args + fmt::Debug;
-    /// All that a host's program needs to know, but for that time.
+/// The options of an application, beside those of all applications.
+pub trait Case: clap::Args + fmt::Debug + 'static {
+    /// The application.
+    const ABOUT: &'static About;
+    /// All that a host's program needs to know, but for the time of a thing.
     type Input: 'static;
     /// The result of a host.
     type Outcome: 'static;
-    /// The error of a host.
-    type Error: Fault + 'static;
 
     /// Gives options the values that are usual in a simulation.
-    fn usual(command: Command) -> Command;
+    fn usual(command: Command) -> Command {
+        Self::ABOUT.usual(command)
+    }
 
     /// Returns the input, in which a seed is that of the simulation.
     ///
     /// # Errors
     /// The options are invalid.
-    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Self::Input>;
+    fn input(&self, given: &Given<'_>) -> Result<Self::Input>;
 
     /// Returns the change below which the program ends, if it ends so.
     fn tolerance(_: &Self::Input) -> Option<f64> {
@@ -115,27 +112,46 @@ pub trait Case: fmt::Debug + 'static {
 
     /// The program of a host.
     fn program(
-        env: Env,
+        host: Host,
         input: Rc<Self::Input>,
-        ns_each: f64,
-        bar: Shown,
-    ) -> impl Future<Output = Result<Self::Outcome, Self::Error>> + 'static;
+    ) -> impl Future<Output = Result<Self::Outcome, Fault>> + 'static;
 
     /// The sequential program.
-    fn sequential(input: &Self::Input, bar: &Bar) -> Self::Outcome;
-
-    /// Returns true if a host has the result of the sequential program.
-    fn agrees(outcome: &Self::Outcome, sequential: &Self::Outcome) -> bool;
+    ///
+    /// # Errors
+    /// None: the bar stops no program.
+    fn sequential(input: &Self::Input, bar: &Bar) -> Result<Self::Outcome, Stopped>;
 
     /// Returns the number of things that the sequential program has computed.
     fn count(input: &Self::Input, sequential: &Self::Outcome) -> f64;
 
+    /// Returns true if a host has the result of the sequential program.
+    fn agrees(outcome: &Self::Outcome, sequential: &Self::Outcome) -> bool;
+
     fn figures(outcome: &Self::Outcome) -> Figures;
 }
 
-/// Returns the packet interface of a host.
-pub fn net(env: &Env) -> Live {
-    env.net().expect("no agent is chosen")
+/// A host that runs a program.
+pub struct Host {
+    pub env: Env,
+    /// The computing time of a thing.
+    pub ns_each: f64,
+    /// The bar of the first host, during the simulation.
+    bar: Weak<Bar>,
+}
+
+impl Host {
+    /// Returns its packet interface.
+    pub fn net(&self) -> Live {
+        self.env.net().expect("no agent is chosen")
+    }
+
+    /// Shows a place, if the bar is there.
+    pub fn at(&self, mark: Mark) {
+        if let Some(bar) = self.bar.upgrade() {
+            bar.at(mark);
+        }
+    }
 }
 
 /// Runs an application on all hosts, and alone.
@@ -145,24 +161,25 @@ fn compare<C: Case>(
     (hosts, mortal): (u32, &[u32]),
 ) -> Result<Report, Stop> {
     let (tolerance, input) = (C::tolerance(&input), Rc::new(input));
-    let bar = Rc::new(Bar::new(C::TITLES[0], tolerance));
+    let About { title, things, .. } = C::ABOUT;
+    let bar = Rc::new(Bar::new(format!("simulated {title}"), tolerance));
     let (given, shown) = (Rc::clone(&input), Rc::downgrade(&bar));
     let ended = simulate(sim, (hosts, mortal), move |env| {
-        let shown = if env.host == 0 { Weak::clone(&shown) } else { Weak::new() };
-        C::program(env, Rc::clone(&given), ns_each, Shown(shown))
+        let bar = if env.host == 0 { Weak::clone(&shown) } else { Weak::new() };
+        C::program(Host { env, ns_each, bar }, Rc::clone(&given))
     });
     drop(bar);
     let Ended { outcomes, died, counters, retransmitted } = ended?;
-    let bar = Bar::new(C::TITLES[1], tolerance);
-    let sequential = C::sequential(&input, &bar);
+    let bar = Bar::new(format!("sequential {title}"), tolerance);
+    let sequential = C::sequential(&input, &bar).expect("nobody stops it");
     drop(bar);
     let wrong = outcomes.iter().filter(|(_, outcome)| !C::agrees(outcome, &sequential));
     Ok(Report {
-        name: C::NAME,
+        name: C::ABOUT.name(),
         died,
         wrong: wrong.map(|(host, _)| *host).collect(),
         figures: C::figures(&outcomes[0].1),
-        things: C::THINGS,
+        things,
         count: C::count(&input, &sequential),
         ns_each,
         counters,
@@ -181,9 +198,9 @@ pub fn play<C: Case>(Options(all): &Options<C>) -> Result<ExitCode> {
     config.trace = files.keep();
     let config = fates.apply(network.apply(config))?;
     let ns_each = all.ns_each;
-    let input = C::input(&all.own, &Given { config: &config, ns_each })?;
+    let input = all.own.input(&Given { config: &config, ns_each })?;
     let (start, mortal) = (Instant::now(), fates.mortal());
-    let mut sim = Sim::new(C::NAME, config.clone());
+    let mut sim = Sim::new(&C::ABOUT.name(), config.clone());
     let failure = match compare::<C>((input, ns_each), &mut sim, (*hosts, &mortal)) {
         Ok(report) if report.wrong.is_empty() => {
             report.print(&config, start.elapsed(), *json);
@@ -192,7 +209,7 @@ pub fn play<C: Case>(Options(all): &Options<C>) -> Result<ExitCode> {
         Ok(report) => Some(sim.failure(report.verdict())),
         Err(Stop::Failed(failure)) => Some(failure),
         Err(Stop::Died(how)) => {
-            print_died(C::NAME, &mortal, &config, &how, *json);
+            print_died(&C::ABOUT.name(), &mortal, &config, &how, *json);
             None
         }
     };

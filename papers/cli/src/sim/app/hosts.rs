@@ -1,7 +1,6 @@
 //! A program on all simulated hosts, of which some may die.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Display;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,59 +12,44 @@ use weft_models::regions::RegionCause;
 use weft_models::rpc::Cause;
 use weft_sim::{Counters, Env, Failure, Sim};
 
-/// An error with which a program ends.
-pub trait Fault: Display {
-    /// Returns true if the cause is the failure of another rank.
-    fn is_of_peer(&self) -> bool;
+/// The error with which a program ends.
+pub struct Fault {
+    /// True if the cause is the failure of another rank.
+    is_of_peer: bool,
+    text: String,
 }
 
-impl Fault for GroupError {
-    fn is_of_peer(&self) -> bool {
-        matches!(self.cause(), OpError::Peer { .. })
+impl From<GroupError> for Fault {
+    fn from(error: GroupError) -> Fault {
+        let is_of_peer = matches!(error.cause(), OpError::Peer { .. });
+        Fault { is_of_peer, text: error.to_string() }
     }
 }
 
-impl Fault for RankFailure {
-    fn is_of_peer(&self) -> bool {
-        true
-    }
-}
-
-impl Fault for weft_awari::CallsError {
-    fn is_of_peer(&self) -> bool {
-        match self {
-            weft_awari::CallsError::Rank(_) => true,
-            weft_awari::CallsError::Call(error) => matches!(error.cause, Cause::Failed(_)),
-            weft_awari::CallsError::Object(error) => matches!(error.cause, ObjectCause::Group(_)),
-            _ => false,
-        }
-    }
-}
-
-impl Fault for weft_apps::Failure {
-    fn is_of_peer(&self) -> bool {
-        match self {
+impl From<weft_apps::Failure> for Fault {
+    fn from(failure: weft_apps::Failure) -> Fault {
+        let is_of_peer = match &failure {
             weft_apps::Failure::Rank(_) => true,
             weft_apps::Failure::Region(error) => {
                 matches!(error.cause, RegionCause::Home(_) | RegionCause::Holder(_))
             }
-        }
+            weft_apps::Failure::Call(error) => matches!(error.cause, Cause::Failed(_)),
+            weft_apps::Failure::Object(error) => matches!(error.cause, ObjectCause::Group(_)),
+        };
+        Fault { is_of_peer, text: failure.to_string() }
     }
 }
 
-impl Fault for weft_leq::RunError {
-    fn is_of_peer(&self) -> bool {
-        match self {
-            weft_leq::RunError::Rank(_) => true,
-            weft_leq::RunError::Object(error) => matches!(error.cause, ObjectCause::Group(_)),
-            _ => false,
-        }
+impl From<RankFailure> for Fault {
+    fn from(failure: RankFailure) -> Fault {
+        weft_apps::Failure::Rank(failure).into()
     }
 }
 
-impl Fault for weft_puzzle::RunError {
-    fn is_of_peer(&self) -> bool {
-        matches!(self, weft_puzzle::RunError::Rank(_))
+impl From<weft_puzzle::RunError> for Fault {
+    fn from(error: weft_puzzle::RunError) -> Fault {
+        let is_of_peer = matches!(error, weft_puzzle::RunError::Rank(_));
+        Fault { is_of_peer, text: error.to_string() }
     }
 }
 
@@ -93,22 +77,23 @@ pub struct Ended<O> {
     pub retransmitted: u64,
 }
 
-/// The end of a host without a result: true if another rank failed, and the error's text.
-type Ending = (bool, String);
-
 /// Returns the hosts that died without a result, if all others have one. A run without is expected
 /// if hosts die by the options and another host ended with an error of a peer.
 fn without_result(
     sim: &Sim,
     mortal: &[u32],
     hosts: u32,
-    ended: &[(u32, Option<Ending>)],
+    ended: &[(u32, Option<Fault>)],
 ) -> Result<Vec<u32>, Stop> {
     let mut lines = Vec::new();
     for (host, ending) in ended {
         match ending {
-            Some((true, text)) if !mortal.is_empty() => lines.push(format!("host {host}: {text}")),
-            Some((_, text)) => return Err(sim.failure(format!("host {host}: {text}")).into()),
+            Some(Fault { is_of_peer: true, text }) if !mortal.is_empty() => {
+                lines.push(format!("host {host}: {text}"));
+            }
+            Some(Fault { text, .. }) => {
+                return Err(sim.failure(format!("host {host}: {text}")).into());
+            }
             None => {}
         }
     }
@@ -151,16 +136,15 @@ async fn unless<T>(work: impl Future<Output = T>, job: Option<(Env, Rc<Cell<bool
 }
 
 /// Runs a program on every host; a host without a result is an error.
-pub fn simulate<O, E, F, Fut>(
+pub fn simulate<O, F, Fut>(
     sim: &mut Sim,
     (hosts, mortal): (u32, &[u32]),
     program: F,
 ) -> Result<Ended<O>, Stop>
 where
     O: 'static,
-    E: Fault + 'static,
     F: Fn(Env) -> Fut + Clone + 'static,
-    Fut: Future<Output = Result<O, E>> + 'static,
+    Fut: Future<Output = Result<O, Fault>> + 'static,
 {
     let results = Rc::new(RefCell::new(Vec::new()));
     let retransmitted = Rc::new(Cell::new(0));
@@ -178,7 +162,6 @@ where
         async move {
             let job = || aborts.then(|| (env.clone(), Rc::clone(&aborted)));
             let Some(result) = unless(work, job()).await else { return };
-            let result = result.map_err(|error| (error.is_of_peer(), error.to_string()));
             let failed = result.is_err();
             aborted.set(aborted.get() | failed);
             results.borrow_mut().push((env.host, result));

@@ -1,5 +1,6 @@
 //! `weft sim app`: the applications of `weft app`, on simulated hosts.
 
+mod about;
 mod asp;
 mod awari;
 mod bar;
@@ -21,14 +22,8 @@ use case::Options;
 use std::process::ExitCode;
 
 /// Run an application on simulated hosts, against the sequential program
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    which: Which,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Which {
+pub enum Which {
     /// All-pairs shortest paths by pipelined broadcast (ASP)
     Asp(Options<asp::Asp>),
     /// Endgame databases of Awari, positions at their owners (Awari)
@@ -77,8 +72,8 @@ fn nanoseconds(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the application.
-pub fn run(args: &Args) -> Result<ExitCode> {
-    match &args.which {
+pub fn run(which: &Which) -> Result<ExitCode> {
+    match which {
         Which::Asp(asp) => case::play(asp),
         Which::Awari(awari) => case::play(awari),
         Which::Barnes(barnes) => case::play(barnes),

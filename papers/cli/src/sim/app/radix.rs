@@ -1,19 +1,18 @@
 //! `weft sim app radix`.
 
-use super::bar::{Bar, Mark, Shown};
-use super::case::{net, Case, Given, Placed, Time};
+use super::about::{self, About};
+use super::bar::{Bar, Mark};
+use super::case::{Case, Given, Host, Placed};
+use super::hosts::Fault;
 use super::report::Figures;
 use crate::app::radix;
 use anyhow::Result;
-use clap::Command;
 use std::rc::Rc;
-use weft_apps::Failure;
+use weft_apps::Stopped;
 use weft_radix::{Division, Outcome, Params, Step};
-use weft_sim::Env;
 
-/// The application.
-#[derive(Debug)]
-pub struct Radix;
+/// The options of the application.
+pub type Radix = Placed<radix::Input>;
 
 /// The parameters, and the division of the keys.
 type Input = (Params, Division);
@@ -23,48 +22,33 @@ fn mark(step: Step) -> Mark {
 }
 
 impl Case for Radix {
-    const NAME: &'static str = "app radix";
-    const TITLES: [&'static str; 2] = ["simulated Radix", "sequential Radix"];
-    const THINGS: &'static str = "keys";
-    const TIME: Time = (
-        "ns-per-key",
-        "10",
-        "Computing time of a key, in each pass, in nanoseconds of virtual time",
-    );
-    type Options = Placed<radix::Input>;
+    const ABOUT: &'static About = &about::RADIX;
     type Input = Input;
     type Outcome = Outcome;
-    type Error = Failure;
 
-    fn usual(command: Command) -> Command {
-        command.mut_arg("keys", |keys| keys.default_value("1000000"))
+    fn input(&self, given: &Given<'_>) -> Result<Input> {
+        let params = self.input.params(given.memory(&self.room))?;
+        Ok((params, self.input.division()))
     }
 
-    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Input> {
-        let params = own.input.params(own.room.part(given.hosts()))?;
-        Ok((params, own.input.division()))
-    }
-
-    async fn program(env: Env, input: Rc<Input>, ns: f64, bar: Shown) -> Result<Outcome, Failure> {
+    async fn program(host: Host, input: Rc<Input>) -> Result<Outcome, Fault> {
         let (params, division) = &*input;
-        let division = Division { ns_per_key: ns, ..*division };
-        let tell = |step| bar.at(mark(step));
-        weft_radix::run(&net(&env), params, &division, &tell).await
+        let division = Division { ns_per_key: host.ns_each, ..*division };
+        Ok(weft_radix::run(&host.net(), params, &division, &|step| host.at(mark(step))).await?)
     }
 
-    fn sequential((params, _): &Input, bar: &Bar) -> Outcome {
-        let sequential = weft_radix::sequential(params, &|step| bar.told(mark(step)));
-        sequential.expect("nobody stops it")
+    fn sequential((params, _): &Input, bar: &Bar) -> Result<Outcome, Stopped> {
+        weft_radix::sequential(params, &|step| bar.told(mark(step)))
+    }
+
+    fn count(_: &Input, sequential: &Outcome) -> f64 {
+        sequential.count as f64 * f64::from(sequential.passes)
     }
 
     fn agrees(outcome: &Outcome, sequential: &Outcome) -> bool {
         // The first host alone has the keys.
         let same = outcome.keys.is_empty() || outcome.keys == sequential.keys;
         outcome.agrees_with(sequential) && same
-    }
-
-    fn count(_: &Input, sequential: &Outcome) -> f64 {
-        sequential.count as f64 * f64::from(sequential.passes)
     }
 
     fn figures(outcome: &Outcome) -> Figures {

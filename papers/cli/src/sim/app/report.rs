@@ -17,7 +17,7 @@ pub struct Figures {
 /// The report of an application that ran to its end.
 pub struct Report {
     /// Its name after `weft sim`.
-    pub name: &'static str,
+    pub name: String,
     /// Hosts that died before they had a result.
     pub died: Vec<u32>,
     /// Hosts whose result differs from that of the sequential program.

@@ -1,45 +1,30 @@
 //! `weft sim app sor`.
 
-use super::bar::{Bar, Mark, Shown};
-use super::case::{Case, Given, Placed, Time};
+use super::about::{self, About};
+use super::bar::{Bar, Mark};
+use super::case::{Case, Given, Host, Placed};
+use super::hosts::Fault;
 use super::report::Figures;
 use crate::app::sor;
 use anyhow::Result;
-use clap::Command;
 use std::rc::Rc;
-use weft::GroupError;
-use weft_sim::Env;
+use weft_apps::Stopped;
 use weft_sor::{Outcome, Params, Step};
 
-/// The application.
-#[derive(Debug)]
-pub struct Sor;
+/// The options of the application.
+pub type Sor = Placed<sor::Input>;
 
 fn mark(step: Step) -> Mark {
     Mark { done: step.iterations, of: step.max_iterations, change: step.residual }
 }
 
 impl Case for Sor {
-    const NAME: &'static str = "app sor";
-    const TITLES: [&'static str; 2] = ["simulated SOR", "sequential SOR"];
-    const THINGS: &'static str = "cells";
-    const TIME: Time = (
-        "ns-per-cell",
-        "2",
-        "Computing time of a cell, each time it is relaxed, in nanoseconds of virtual time",
-    );
-    type Options = Placed<sor::Input>;
+    const ABOUT: &'static About = &about::SOR;
     type Input = Params;
     type Outcome = Outcome;
-    type Error = GroupError;
 
-    fn usual(command: Command) -> Command {
-        command.mut_arg("size", |size| size.default_value("256"))
-    }
-
-    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Params> {
-        let hosts = given.hosts();
-        let params = own.input.params(hosts, own.room.part(hosts), false)?;
+    fn input(&self, given: &Given<'_>) -> Result<Params> {
+        let params = self.input.params(given.hosts(), given.memory(&self.room), false)?;
         Ok(Params { ns_per_cell: Some(given.ns_each), ..params })
     }
 
@@ -47,26 +32,21 @@ impl Case for Sor {
         Some(params.tolerance)
     }
 
-    async fn program(
-        env: Env,
-        params: Rc<Params>,
-        _: f64,
-        bar: Shown,
-    ) -> Result<Outcome, GroupError> {
-        weft_sor::run(&env.world(), &params, &|step| bar.at(mark(step))).await
+    async fn program(host: Host, params: Rc<Params>) -> Result<Outcome, Fault> {
+        Ok(weft_sor::run(&host.env.world(), &params, &|step| host.at(mark(step))).await?)
     }
 
-    fn sequential(params: &Params, bar: &Bar) -> Outcome {
-        weft_sor::sequential(params, &|step| bar.at(mark(step)))
-    }
-
-    fn agrees(outcome: &Outcome, sequential: &Outcome) -> bool {
-        outcome.agrees_with(sequential)
+    fn sequential(params: &Params, bar: &Bar) -> Result<Outcome, Stopped> {
+        Ok(weft_sor::sequential(params, &|step| bar.at(mark(step))))
     }
 
     fn count(params: &Params, sequential: &Outcome) -> f64 {
         let cells = (params.rows - 2) as f64 * params.cols as f64;
         cells * sequential.iterations as f64
+    }
+
+    fn agrees(outcome: &Outcome, sequential: &Outcome) -> bool {
+        outcome.agrees_with(sequential)
     }
 
     fn figures(outcome: &Outcome) -> Figures {

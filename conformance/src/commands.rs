@@ -94,6 +94,41 @@ impl Called {
         assert!(says && err.lines().count() == 1, "{words:?}: {err}");
     }
 
+    /// Checks that applications draw pictures with these words: name, options, words.
+    ///
+    /// # Panics
+    /// One fails, or its picture is another.
+    pub fn assert_pictures(&self, out: &Folder, all: &[(&str, &[&str], [&str; 2])]) {
+        for (name, args, words) in all {
+            self.text(&[&[*name, "--out", out.path()], *args].concat());
+            let svg = std::fs::read_to_string(out.file(&format!("{name}.svg"))).expect("a picture");
+            assert!(words.iter().all(|word| svg.contains(word)), "{name}: {svg}");
+        }
+    }
+
+    /// Checks that input which is a folder or is not there is named, for applications with the
+    /// option of their input, and so is a place of results that is a file or below one. `runs` are
+    /// the words of a run that would do.
+    ///
+    /// # Panics
+    /// A command is accepted, or the error has other words.
+    pub fn assert_bad_files(&self, inputs: &[[&str; 2]], runs: &[&str], file: &Path) {
+        let dir = file.parent().and_then(Path::to_str).expect("a plain path");
+        for &[app, option] in inputs {
+            let err = self.misused(&[app, option, dir]);
+            assert_eq!(err, format!("weft: the input {dir} is a directory: name a file\n"));
+            let err = self.misused(&[app, option, "/nonexistent"]);
+            assert!(err.contains("cannot be opened: No such"), "{err}");
+        }
+        let file = file.display();
+        let err = self.misused(&[runs, &["--out", &file.to_string()]].concat());
+        let expected = "this is a file, and results need a directory";
+        assert_eq!(err, format!("weft: --out {file}: {expected}\n"));
+        let err = self.misused(&[runs, &["--out", &format!("{file}/below")]].concat());
+        let expected = format!("weft: --out {file}/below: the directory cannot be made: ");
+        assert!(err.starts_with(&expected), "{err}");
+    }
+
     /// Checks that a wrong command line is refused with these words, and that no job is aborted.
     ///
     /// # Panics
@@ -101,6 +136,42 @@ impl Called {
     pub fn assert_misused(&self, words: &str, expected: &str) {
         let err = self.misused(&words.split(' ').collect::<Vec<_>>());
         assert!(err.contains(expected) && !err.contains("aborts the job"), "{words}: {err}");
+    }
+}
+
+/// A folder of a test, removed when this value is dropped.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes a folder below another one, which is cargo's for files of tests.
+    ///
+    /// # Panics
+    /// The folder cannot be made.
+    pub fn new(below: &str, name: &str) -> Folder {
+        let path = Path::new(below).join(format!("{name}-{}", std::process::id()));
+        let _of_a_process_before = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a new folder");
+        Folder(path)
+    }
+
+    /// Returns its path.
+    ///
+    /// # Panics
+    /// The path is not text.
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("a plain path")
+    }
+
+    /// Returns the path of a file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -19,8 +19,10 @@ mod mac;
 pub mod programs;
 mod skip;
 pub mod slurm;
+mod started;
 mod sys;
 
 pub use built::are_built;
 pub use skip::skip;
+pub use started::Started;
 pub use sys::{be_user, in_a_fork, LatePage};

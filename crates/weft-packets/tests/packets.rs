@@ -5,11 +5,12 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use weft::choices::{NoAgent, Place, Receipt, Server, Transfer, Tree};
 use weft::endpoint::ChoiceError;
-use weft::{Choices, Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
+use weft::{Address, Choices, Clock, Config, Endpoint, EndpointId, OpError, PeerId, Reliability};
 use weft_link::rng::Rng;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::wrap::{FaultSpec, Wrappers};
@@ -255,19 +256,21 @@ fn receive__in_order_from_mailboxes_beside_upcalls_over_every_link() {
 
 #[test]
 fn receive__waits_for_the_packet_itself_and_names_a_peer_that_ended() {
-    let open = || {
+    // Opens an endpoint with packets, and meets the other one.
+    let meet = |to: Sender<Address>, from: Receiver<Address>| {
         let id = EndpointId(weft_link::random_u64());
         let links: Vec<Box<dyn Link>> = vec![Box::new(ShmLink::new(ShmConfig::new(id)).unwrap())];
-        Endpoint::with_links(Config::default(), id, Clock::system(), links)
-    };
-    let (tell, told) = std::sync::mpsc::channel();
-    let (tell_back, told_back) = std::sync::mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        let endpoint = open();
+        let endpoint = Endpoint::with_links(Config::default(), id, Clock::system(), links);
         let packets = Packets::new(&endpoint).unwrap();
         packets.mailbox(1);
-        tell.send(endpoint.address()).unwrap();
-        let to = endpoint.connect(&told_back.recv().unwrap()).unwrap();
+        to.send(endpoint.address()).unwrap();
+        let peer = endpoint.connect(&from.recv().unwrap()).unwrap();
+        (endpoint, packets, peer)
+    };
+    let (tell, told) = channel();
+    let (tell_back, told_back) = channel();
+    let thread = std::thread::spawn(move || {
+        let (endpoint, packets, to) = meet(tell, told_back);
         let mut buffer = [0; 64];
         for n in 0..2_000u32 {
             let got = packets.receive(Some(to), 1, &mut buffer).unwrap();
@@ -276,11 +279,7 @@ fn receive__waits_for_the_packet_itself_and_names_a_peer_that_ended() {
         }
         endpoint.close(std::time::Duration::from_secs(5));
     });
-    let endpoint = open();
-    let packets = Packets::new(&endpoint).unwrap();
-    packets.mailbox(1);
-    tell_back.send(endpoint.address()).unwrap();
-    let to = endpoint.connect(&told.recv().unwrap()).unwrap();
+    let (_endpoint, packets, to) = meet(tell_back, told);
     let mut buffer = [0; 16];
     for n in 0..2_000u32 {
         packets.send(to, 1, n, &[n as u8; 16]).unwrap();

@@ -1,10 +1,14 @@
 //! A multicast member whose process is stopped: its parent reports it as stopped, not only as slow.
 #![allow(non_snake_case)]
 
+#[path = "../../weft/tests/kept/mod.rs"]
 mod kept;
+#[path = "../../../conformance/src/started.rs"]
+mod started;
 
+use started::Started;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use weft::choices::Tree;
 use weft::job::open_endpoint;
@@ -46,15 +50,6 @@ fn member__answers_until_it_is_stopped() {
     }
 }
 
-struct Member(Child);
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        let _ended_before = self.0.kill();
-        self.0.wait().unwrap();
-    }
-}
-
 #[test]
 fn slow__a_member_that_is_stopped_is_called_so() {
     kept::start();
@@ -62,16 +57,15 @@ fn slow__a_member_that_is_stopped_is_called_so() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "member__answers_until_it_is_stopped", "--nocapture"]);
     command.env(ROOT, to_hex(&endpoint.address().encode())).stdout(Stdio::piped());
-    let mut member = Member(command.spawn().unwrap());
-    let mut lines = BufReader::new(member.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut member = Started(command.spawn().unwrap());
+    let mut lines = BufReader::new(member.stdout.take().unwrap()).lines().map(Result::unwrap);
     let at = lines.find_map(|line| Some(line.split_once("address ")?.1.to_string())).unwrap();
     let peer = endpoint.connect(&address(&at)).unwrap();
     let me = endpoint.connect(&endpoint.address()).unwrap_or(weft::PeerId(u32::MAX));
     let packets = Packets::new(&endpoint).unwrap();
     let group = packets.group(GROUP, vec![me, peer], 0).unwrap();
     group.send_blocking(Tree::Flat, 1, 0, b"first").unwrap();
-    let stop = Command::new("kill").args(["-s", "STOP", &member.0.id().to_string()]).status();
-    assert!(stop.unwrap().success());
+    member.signal("STOP");
     let said = |part: &str| kept::has_line(&[part]);
     let start = Instant::now();
     while !said("has taken no packet") {

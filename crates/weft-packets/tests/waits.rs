@@ -1,6 +1,7 @@
 //! A long wait in the packet interface logs the rank it waits for.
 #![allow(non_snake_case)]
 
+#[path = "../../weft/tests/kept/mod.rs"]
 mod kept;
 
 use std::cell::Cell;

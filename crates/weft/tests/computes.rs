@@ -2,10 +2,14 @@
 //! it runs, the peer waits; if it is stopped or killed, the wait ends with an error that says so.
 #![allow(non_snake_case)]
 
+#[path = "../../../conformance/src/started.rs"]
+mod started;
+
+use started::Started;
 use std::future::Future;
 use std::io::{BufRead, BufReader, Read};
 use std::pin::pin;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use weft::job::open_endpoint;
@@ -53,7 +57,7 @@ fn worker__computes_until_the_word_comes() {
 }
 
 struct Worker {
-    child: Child,
+    child: Started,
     peer: PeerId,
 }
 
@@ -63,7 +67,7 @@ impl Worker {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "worker__computes_until_the_word_comes", "--nocapture"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = Started(command.spawn().unwrap());
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let address = lines.find_map(|l| Some(l.split_once("address ")?.1.to_string())).unwrap();
         let address = Address::decode(&from_hex(&address).unwrap()).unwrap();
@@ -73,18 +77,6 @@ impl Worker {
             endpoint.send_blocking(peer, TAG, &[]).unwrap();
         }
         Worker { child, peer }
-    }
-
-    fn signal(&self, name: &str) {
-        let kill = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(kill.unwrap().success());
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ended_before = self.child.kill();
-        self.child.wait().unwrap();
     }
 }
 
@@ -129,7 +121,7 @@ fn computes__a_process_that_runs_is_waited_for() {
 #[test]
 fn computes__a_process_that_is_stopped_fails() {
     for when in ["first", "later"] {
-        let (result, text) = wait(when, |worker| worker.signal("STOP"));
+        let (result, text) = wait(when, |worker| worker.child.signal("STOP"));
         let failure = failure(result);
         assert!(matches!(failure, PeerFailure::Stopped { .. }), "{when}: {text}");
         for part in ["over shm (process ", "has been stopped for ", "SIGCONT"] {
@@ -141,7 +133,7 @@ fn computes__a_process_that_is_stopped_fails() {
 #[test]
 fn computes__a_process_that_is_killed_has_ended() {
     for when in ["first", "later"] {
-        let (result, text) = wait(when, |worker| worker.signal("KILL"));
+        let (result, text) = wait(when, |worker| worker.child.signal("KILL"));
         assert_eq!(failure(result), PeerFailure::Gone, "{when}: {text}");
     }
 }

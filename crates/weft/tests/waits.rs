@@ -2,6 +2,8 @@
 //! shows them to other processes.
 #![allow(non_snake_case)]
 
+mod kept;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,28 +18,9 @@ use weft::{Address, Config, Endpoint, Group, Links, SharedEndpoint};
 /// The bound of all waits.
 const LIMIT: Duration = Duration::from_secs(300);
 
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Keep;
-
-impl log::Log for Keep {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-    fn log(&self, record: &log::Record<'_>) {
-        if record.level() <= log::Level::Warn {
-            LINES.lock().unwrap().push(record.args().to_string());
-        }
-    }
-    fn flush(&self) {}
-}
-
 fn config() -> Config {
     static LOGS: Once = Once::new();
-    LOGS.call_once(|| {
-        log::set_logger(&Keep).unwrap();
-        log::set_max_level(log::LevelFilter::Warn);
-    });
+    LOGS.call_once(kept::start);
     Config { warn_after_ms: 300, keepalive_ms: 50, ..Config::default() }
 }
 
@@ -47,8 +30,7 @@ fn links(link: &str) -> Links {
 
 /// Returns the number of lines with all of these parts.
 fn lines(parts: &[&str]) -> usize {
-    let lines = LINES.lock().unwrap();
-    lines.iter().filter(|line| parts.iter().all(|part| line.contains(part))).count()
+    kept::lines().iter().filter(|line| parts.iter().all(|part| line.contains(part))).count()
 }
 
 fn endpoint(link: &str) -> Endpoint {
@@ -66,7 +48,7 @@ fn until(endpoint: &Endpoint, what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !done() {
         endpoint.wait(Some(Duration::from_millis(5)));
-        assert!(Instant::now() < end, "{what}: {:?}", LINES.lock().unwrap());
+        assert!(Instant::now() < end, "{what}: {:?}", kept::lines());
     }
 }
 
@@ -205,7 +187,7 @@ fn waits__each_thread_of_a_shared_endpoint_says_so_whatever_others_do() {
         while lines(&["with tag 0xc1 from peer"]) == 0 {
             a.send(to_b, 1, &[0]).unwrap();
             a.recv(Some(to_b), 2, 0, &mut [0]).unwrap();
-            assert!(Instant::now() < end, "no line: {:?}", LINES.lock().unwrap());
+            assert!(Instant::now() < end, "no line: {:?}", kept::lines());
         }
         a.send(to_b, 1, &[1]).unwrap();
         a.recv(Some(to_b), 2, 0, &mut [0]).unwrap();
@@ -227,7 +209,7 @@ fn waits__for_a_host_that_a_firewall_hides_names_it_before_the_wait_fails() {
     let error = a.recv_blocking(Some(peer), 0xd1, 0, &mut [0; 8]).unwrap_err();
     let at = at.to_string();
     let parts = ["0xd1 from rank 3 on host hidden over udp", &at, "which has not answered yet"];
-    assert_eq!(lines(&parts), 1, "{:?}", LINES.lock().unwrap());
+    assert_eq!(lines(&parts), 1, "{:?}", kept::lines());
     let said = a.explain(error);
     assert!(said.contains("no answer to the first packet") && said.contains(&at), "{said}");
 }

@@ -144,19 +144,25 @@ fn multicast__over_agents_under_loss_every_tree_in_order() {
     }
 }
 
+/// Adds to a counter of `b` so many times, each of which counts once.
+fn counts_each(a: &Rank, b: &Rank, times: u64) -> ([Packets; 2], PeerId, Counter) {
+    let to_b = a.connect(b);
+    pass(a, to_b, b, 1, b"the session is open");
+    let [pa, pb] = [a, b].map(|rank| Packets::new(&rank.endpoint).unwrap());
+    let counter = pb.counter(1000).unwrap();
+    // Only the requester makes progress.
+    for n in 0..times {
+        assert_eq!(pa.fetch_add_blocking(to_b, counter, 3), Ok(1000 + 3 * n));
+    }
+    assert_eq!(pb.counter_value(counter), Some(1000 + 3 * times));
+    ([pa, pb], to_b, counter)
+}
+
 #[test]
 fn fetch_add__at_an_agent_under_loss_counts_each_once() {
     let agents = faulty(2);
     let [a, b] = [0, 1].map(|n: usize| agents[n].try_rank_with(1, by_agent()).unwrap());
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"the session is open");
-    let (pa, pb) = (Packets::new(&a.endpoint).unwrap(), Packets::new(&b.endpoint).unwrap());
-    let counter = pb.counter(1000).unwrap();
-    // Only the requester makes progress.
-    for n in 0..500 {
-        assert_eq!(pa.fetch_add_blocking(to_b, counter, 3), Ok(1000 + 3 * n));
-    }
-    assert_eq!(pb.counter_value(counter), Some(2500));
+    let _counter = counts_each(&a, &b, 500);
     assert!(agents[1].reports("counted ") >= 500);
     assert_lost(&agents);
 }
@@ -253,15 +259,7 @@ fn fetch_add__at_the_agent_while_the_owner_does_nothing() {
     let (here, there) = (Served::start(""), Served::start(""));
     let (a, b) =
         (here.try_rank_with(1, by_agent()).unwrap(), there.try_rank_with(1, by_agent()).unwrap());
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"the session is open");
-    let (pa, pb) = (Packets::new(&a.endpoint).unwrap(), Packets::new(&b.endpoint).unwrap());
-    let counter = pb.counter(1000).unwrap();
-    // Only the requester makes progress.
-    for n in 0..50 {
-        assert_eq!(pa.fetch_add_blocking(to_b, counter, 3), Ok(1000 + 3 * n));
-    }
-    assert_eq!(pb.counter_value(counter), Some(1150));
+    let ([pa, _pb], to_b, counter) = counts_each(&a, &b, 50);
     let wrong = Counter { key: counter.key ^ 1 };
     let mut refused = std::pin::pin!(pa.fetch_add(to_b, wrong, 1));
     let (mut got, mut cx) = (Poll::Pending, Context::from_waker(Waker::noop()));

@@ -1,7 +1,9 @@
 //! Agents that are one cluster, as processes: joining, refusals, deaths, partitions, quotas.
 #![allow(non_snake_case)]
 
-use std::io::{BufRead, BufReader};
+mod serving;
+
+use serving::serving;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use weft_cluster::names::membership::Cause;
 use weft_cluster::names::{BindingId, Mode, Notice, Pick};
 use weft_cluster::{GroupMember, GroupNotice, GroupOptions, To};
 use weft_cluster::{KeyFile, Name, Names, Spec, Watch};
-use weft_conformance::{hosts, skip};
+use weft_conformance::{hosts, skip, Started};
 
 /// Limit of every wait; reached only by a fault.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -45,7 +47,7 @@ impl Drop for Folder {
 
 /// An agent; killed when this value is dropped.
 struct Agent {
-    child: Child,
+    child: Started,
     name: String,
     address: String,
 }
@@ -74,11 +76,8 @@ impl Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
         command.args(["--links", "udp", "--user=", "--name", &name, "--cluster", cluster]);
         command.arg("--cluster-key").arg(key).args(["--cluster-multicast", "off"]);
-        command.args(words.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("serving at"), "{line}");
+        command.args(words.split_whitespace()).stdin(Stdio::null()).stderr(log);
+        let (child, _) = serving(&mut command);
         let mut agent = Agent { child, name, address: String::new() };
         agent.address = agent.reports("cluster_address");
         agent
@@ -106,20 +105,8 @@ impl Agent {
         self.hosts().iter().filter(|h| h.is_up).count()
     }
 
-    fn signal(&self, signal: &str) {
-        let process = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
-    }
-
     fn end(mut self, signal: &str) {
-        self.signal(signal);
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
+        self.child.signal(signal);
         let _ = self.child.wait();
     }
 }
@@ -216,21 +203,11 @@ fn child__is_a_rank() {
     }
 }
 
-/// A process that ends with this value.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn rank(agent: &Agent, number: u32) -> Running {
+fn rank(agent: &Agent, number: u32) -> Started {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child__is_a_rank"]).env("WEFT_TEST_RANK", number.to_string());
     command.env("WEFT_AGENT", &agent.name).stdout(Stdio::null());
-    Running(command.spawn().unwrap())
+    Started(command.spawn().unwrap())
 }
 
 #[test]
@@ -246,19 +223,19 @@ fn ranks__of_all_hosts_are_known_until_they_end_and_to_an_agent_that_starts_agai
     });
     found.sort_by_key(|r| r.snapshot.rank);
     for (at, rank) in found.iter().enumerate() {
-        assert_eq!((rank.host, rank.snapshot.pid), (ids[at + 1], there[at].0.id()));
+        assert_eq!((rank.host, rank.snapshot.pid), (ids[at + 1], there[at].id()));
         assert_eq!(rank.user, weftd::sys::effective_user());
         assert_eq!((rank.snapshot.job.as_str(), rank.snapshot.size), ("test-job", 2));
     }
     // A host that is stopped is named, and the others are told.
-    agents[1].signal("-STOP");
+    agents[1].child.signal("STOP");
     let told = names.ranks().unwrap();
     assert_eq!((told.silent, told.ranks.len()), (vec![ids[1]], 1));
-    agents[1].signal("-CONT");
+    agents[1].child.signal("CONT");
     // An agent that starts again gets the pages of ranks that go on.
     let (old, words) = (agents.remove(1), format!("--cluster-port 0 --join {}", agents[0].address));
     let name = old.name.clone();
-    old.end("-KILL");
+    old.end("KILL");
     let again = Agent::placed(name, "test", &folder.key(), &words, Stdio::inherit());
     until("its rank is told again", || {
         let told = again.names().ranks().unwrap().ranks;
@@ -435,7 +412,7 @@ fn tolerance__of_50_ms_reports_a_loss_and_the_others_stay() {
     let mut last = agents[3].names();
     last.claim(&spec("last:1", 1)).unwrap();
     names.wait(&name("last"), 1, LIMIT).unwrap();
-    agents.pop().unwrap().end("-KILL");
+    agents.pop().unwrap().end("KILL");
     let is_lost = |h: &Host| h.address.to_string() == killed && !h.is_up;
     for agent in &agents {
         until("it is lost", || agent.hosts().iter().any(is_lost));
@@ -450,7 +427,7 @@ fn agent__killed_in_the_middle_of_a_claim_leaves_no_name_and_its_caller_gets_an_
     let folder = Folder::new();
     // One arbiter waits for a tolerance after its cluster has changed, the other one is stopped.
     let mut agents = cluster(&folder, 2, "--tolerance-ms 30000");
-    agents[0].signal("-STOP");
+    agents[0].child.signal("STOP");
     let mut names = agents[1].names();
     let (ask, asked) = channel();
     let claimant = std::thread::spawn(move || {
@@ -458,10 +435,10 @@ fn agent__killed_in_the_middle_of_a_claim_leaves_no_name_and_its_caller_gets_an_
         names.claim(&spec("boss", 1).unique())
     });
     asked.recv().unwrap();
-    agents.pop().unwrap().end("-KILL");
+    agents.pop().unwrap().end("KILL");
     let why = claimant.join().unwrap().unwrap_err().to_string();
     assert!(why.contains("agent"), "{why}");
-    agents[0].signal("-CONT");
+    agents[0].child.signal("CONT");
     assert!(agents[0].names().resolve_all(&name("boss")).unwrap().is_empty());
 }
 
@@ -537,7 +514,7 @@ fn agents__that_die_leave_or_return_are_reported_with_the_cause() {
     while !matches!(next(&mut watch), Notice::Published(_)) {}
     assert_eq!(of(&agents, &agents[2].address).names, 1);
     let (left, killed) = (agents[1].address.clone(), agents[2].address.clone());
-    agents.pop().unwrap().end("-KILL");
+    agents.pop().unwrap().end("KILL");
     // Its kernel says so: silence is tolerated for longer than any test lasts.
     until("it has ended", || matches!(of(&agents, &killed).cause, Cause::Ended { .. }));
     let lost = of(&agents, &killed);
@@ -549,7 +526,7 @@ fn agents__that_die_leave_or_return_are_reported_with_the_cause() {
     };
     assert!(matches!(gone, Gone::Host(Cause::Ended { .. })), "{gone:?}");
     assert!(names.claim(&spec("last:2", 1)).is_err(), "its agent is gone");
-    agents.pop().unwrap().end("-TERM");
+    agents.pop().unwrap().end("TERM");
     until("it left", || of(&agents, &left).cause == Cause::Left);
     let before = of(&agents, &killed);
     let port = killed.rsplit_once(':').unwrap().1;
@@ -581,9 +558,9 @@ fn agents__that_stop_and_go_on_again_and_again_are_reported_each_time_once() {
         }
     };
     for _ in 0..3 {
-        agents[2].signal("-STOP");
+        agents[2].child.signal("STOP");
         told(false);
-        agents[2].signal("-CONT");
+        agents[2].child.signal("CONT");
         told(true);
     }
     for pair in steps.windows(2) {
@@ -762,7 +739,7 @@ fn send__comes_back_if_the_owner_or_its_host_ends_before_the_message_is_taken() 
     back(all, "ended before it had the message");
     drop(owners.remove(0));
     back(one[1], "ended before it had the message");
-    agents.pop().unwrap().end("-KILL");
+    agents.pop().unwrap().end("KILL");
     back(one[2], "does not answer");
     assert_eq!(sender.event(Duration::ZERO).unwrap(), None, "each comes back once");
 }
@@ -817,7 +794,7 @@ fn send__to_all_reaches_the_living_and_names_the_host_that_died() {
     sender.send(&name("ear"), true, b"all").unwrap();
     let after: u64 = agents[0].reports("cluster_mail_sent").parse().unwrap();
     assert_eq!(after - before, 3, "one message a host, not a claim");
-    agents[3].signal("-STOP");
+    agents[3].child.signal("STOP");
     let sent = sender.send(&name("ear"), true, b"living");
     // The host may have been lost before, and its names with it.
     if let Err(why) = sent {
@@ -1000,7 +977,7 @@ fn group__messages_to_a_member_that_died_come_back() {
     sender.until_there(1);
     let mut agents = agents;
     let (dies, stays) = (agents.pop().unwrap(), agents.pop().unwrap());
-    dies.end("-KILL");
+    dies.end("KILL");
     let number = sender.group.send(To::All, b"x", LIMIT);
     // The loss may have been told before.
     if let Ok(number) = number {

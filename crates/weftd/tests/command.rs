@@ -1,11 +1,13 @@
 //! The command `weftd` called as by a user: its errors, and the fixes that they name.
 #![allow(non_snake_case)]
 
-use std::io::{BufRead, BufReader};
+mod serving;
+
+use serving::serving;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use weft_agent::{AgentConfig, AgentLink};
-use weft_conformance::skip;
+use weft_conformance::{skip, Started};
 use weft_link::secure::{JobKey, Mode, Security};
 
 fn weftd(words: &[&str]) -> Command {
@@ -23,7 +25,7 @@ fn fresh_name() -> String {
 }
 
 /// An agent that serves at this name; killed when this value is dropped.
-struct Agent(Child);
+struct Agent(Started);
 
 impl Agent {
     fn start(name: &str) -> Agent {
@@ -36,19 +38,7 @@ impl Agent {
     }
 
     fn as_user(mut command: Command, name: &str, user: &str) -> Agent {
-        command.args(["--links", "udp", user, "--name", name]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("serving at"), "{line}");
-        Agent(child)
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Agent(serving(command.args(["--links", "udp", user, "--name", name])).0)
     }
 }
 

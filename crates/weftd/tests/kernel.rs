@@ -97,6 +97,13 @@ impl Adder<'_> {
         self.packets.fetch_add_blocking(self.owner, self.counter, n).unwrap()
     }
 
+    /// Adds 1 so many times, each of which returns what has been added before.
+    fn counts(&self, before: std::ops::Range<u64>) {
+        for n in before {
+            assert_eq!(self.add(1), FIRST + n);
+        }
+    }
+
     /// Adds through the agent, not the kernel.
     fn add_by_agent(&self, n: u64) -> u64 {
         let code = AtomicCode::FetchAdd;
@@ -206,9 +213,7 @@ fn kernel__additions_at_the_same_time_count_once_each() {
 #[test]
 fn kernel__without_it_the_agent_counts() {
     with_owner("", |adder| {
-        for n in 0..20 {
-            assert_eq!(adder.add(1), FIRST + n);
-        }
+        adder.counts(0..20);
         assert_eq!((adder.in_kernel(), adder.value()), (0, FIRST + 20));
     });
 }
@@ -217,13 +222,9 @@ fn kernel__without_it_the_agent_counts() {
 #[test]
 fn kernel__that_is_not_reached_any_more_the_agent_counts() {
     with_owner("--kernel", |adder| {
-        for n in 0..10 {
-            assert_eq!(adder.add(1), FIRST + n);
-        }
+        adder.counts(0..10);
         cable::address("weft0", HOSTS[0], false).unwrap();
-        for n in 10..20 {
-            assert_eq!(adder.add(1), FIRST + n);
-        }
+        adder.counts(10..20);
         assert_eq!((adder.in_kernel(), adder.value()), (10, FIRST + 20));
     });
 }
@@ -238,9 +239,7 @@ fn kernel__a_route_that_failed_is_not_tried_at_once() {
         let begun = Instant::now();
         assert_eq!(adder.add(1), FIRST + 1);
         cable::astray("weft0", HOSTS[1], false).unwrap();
-        for n in 2..10 {
-            assert_eq!(adder.add(1), FIRST + n);
-        }
+        adder.counts(2..10);
         let rested = begun.elapsed() < Duration::from_secs(5);
         assert!(adder.in_kernel() == 1 || !rested, "{}", adder.in_kernel());
     });

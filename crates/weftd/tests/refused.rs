@@ -129,9 +129,7 @@ fn agent__those_refused_hold_no_connection_whatever_they_do() {
 fn agent__callers_that_ask_for_nothing_keep_no_rank_from_a_session() {
     let agent = Served::start("--sessions 4");
     let mut silent: Vec<BareRank> = (0..30).map(|_| caller(&agent, someone())).collect();
-    let (a, b) = (agent.rank(1), agent.rank(1));
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"served");
+    let _served = joined(&agent, &agent, b"served");
     // More callers than may wait: the oldest get the reason, and are closed.
     silent.extend((0..30).map(|_| caller(&agent, someone())));
     let (mut told, mut first) = (Vec::new(), silent.remove(0));
@@ -187,9 +185,7 @@ fn agent__refusals_without_end_do_not_fill_its_log() {
 #[test]
 fn agent__rings_with_false_counters_end_that_rank_alone() {
     let agent = Served::start("");
-    let (a, b) = (agent.rank(1), agent.rank(1));
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"before");
+    let (a, b, to_b) = joined(&agent, &agent, b"before");
     for nonsense in [Nonsense::Slots, Nonsense::Credits] {
         for asks in [false, true] {
             let me = someone();
@@ -392,7 +388,5 @@ fn agent__rings_that_have_no_room_for_its_words_are_refused() {
         rank.has_ended()
     });
     assert!(heard.is_empty(), "{heard:?}");
-    let (a, b) = (agent.rank(1), agent.rank(1));
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"it serves on");
+    joined(&agent, &agent, b"it serves on");
 }

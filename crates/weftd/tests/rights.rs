@@ -2,27 +2,25 @@
 #![allow(non_snake_case)]
 
 mod common;
+mod serving;
 
 use common::*;
+use serving::serving;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use weft_conformance::skip;
+use weft_conformance::{skip, Started};
 use weftd::sys;
 
 /// An agent as a process, which has reported that it serves; killed when this value is dropped.
-struct Process(Child, Served);
+struct Process(Started, Served);
 
 impl Process {
     fn start(words: &str) -> Process {
         let name = format!("@weft-test-{:016x}", weft_link::random_u64());
         let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
-        command.args(["--name", &name]).args(words.split(' ')).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("serving at") && line.contains("capabilities 0"), "{line:?}");
+        let (child, line) = serving(command.args(["--name", &name]).args(words.split(' ')));
+        assert!(line.contains("capabilities 0"), "{line:?}");
         Process(child, Served { name, end: Arc::default(), thread: None })
     }
 
@@ -34,14 +32,6 @@ impl Process {
             Some((name.to_string(), values.split_whitespace().map(String::from).collect()))
         };
         text.lines().filter_map(pair).collect()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // A process that has ended needs neither.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -69,9 +59,7 @@ fn rights__are_given_up_before_any_rank_is_served() {
             assert!(status["Groups"].is_empty(), "{words}: {:?}", status["Groups"]);
         }
         // Resources opened before the rights were dropped still work.
-        let (a, b) = (agent.1.rank(1), agent.1.rank(1));
-        let to_b = a.connect(&b);
-        pass(&a, to_b, &b, 1, b"without any right");
+        joined(&agent.1, &agent.1, b"without any right");
     }
 }
 
@@ -99,9 +87,7 @@ fn rights__without_a_name_it_becomes_a_user_of_its_own() {
     };
     let (done, said) = by("65534");
     assert!(!done && said.contains("not permitted"), "{said}");
-    let (a, b) = (agent.1.rank(1), agent.1.rank(1));
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"it lives");
+    joined(&agent.1, &agent.1, b"it lives");
 }
 
 #[test]

@@ -2,16 +2,17 @@
 #![allow(non_snake_case)]
 
 mod common;
+mod serving;
 
 use common::*;
-use std::io::{BufRead, BufReader};
+use serving::serving;
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use weft::{AtomicCode, Config, OpError, Operation, PeerId, Rights};
 use weft_agent::GroupRole;
-use weft_conformance::skip;
+use weft_conformance::{skip, Started};
 use weft_core::group::tree::{self, Tree};
 use weftd::options::Options;
 use weftd::{status, sys, Agent};
@@ -34,9 +35,7 @@ fn agent__messages_of_all_sizes_between_two_agents() {
 #[test]
 fn agent__a_word_is_added_to_while_its_owner_does_nothing() {
     let (here, there) = (Served::start(""), Served::start(""));
-    let (a, b) = (here.rank(1), there.rank(1));
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"the session is open");
+    let (a, b, to_b) = joined(&here, &there, b"the session is open");
     b.services.borrow_mut().open_counter(77, 2, 0, false);
     let mut answer = None;
     until(&[&b], || {
@@ -150,9 +149,7 @@ fn agent__a_rank_that_ends_gives_its_session_back_and_its_peers_learn_of_it() {
 #[test]
 fn agent__its_end_is_an_error_that_names_it_and_the_next_one_serves() {
     let (mut here, there) = (Served::start(""), Served::start(""));
-    let (a, b) = (here.rank(1), there.rank(1));
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"before");
+    let (a, _b, to_b) = joined(&here, &there, b"before");
     let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
     here.stop();
     until(&[&a], || waiting.is_done());
@@ -162,9 +159,7 @@ fn agent__its_end_is_an_error_that_names_it_and_the_next_one_serves() {
     assert!(a.endpoint.connect(&there.rank(1).address()).is_err(), "no way is left");
     assert!(refusal(here.try_rank(1)).contains("start weftd"));
     let again = Served::with(Options { name: here.name.clone(), ..options("") });
-    let (c, d) = (again.rank(1), there.rank(1));
-    let to_d = c.connect(&d);
-    pass(&c, to_d, &d, 1, b"after");
+    joined(&again, &there, b"after");
 }
 
 #[test]
@@ -216,7 +211,7 @@ fn agent__a_rank_that_takes_nothing_holds_up_only_the_ranks_that_send_to_it() {
 
 /// A rank with a long put to a rank whose agent then stands still, and a third rank.
 struct Standstill<'a> {
-    frozen: &'a Process,
+    frozen: &'a Started,
     a: &'a Rank,
     b: &'a Rank,
     to_b: PeerId,
@@ -382,38 +377,10 @@ fn word(rank: &Rank, open: Option<u64>) -> Option<u64> {
     answer.flatten()
 }
 
-/// A process that is killed when this value is dropped, even if the test fails: a stopped process
-/// would stay.
-struct Process(std::process::Child);
-
-impl Process {
-    fn end(&mut self) {
-        let _ended_before = self.0.kill();
-        self.0.wait().unwrap();
-    }
-
-    /// Sends it a signal by name.
-    fn signal(&self, name: &str) {
-        let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
 /// Starts an agent as a process of its own.
-fn process(name: &str) -> Process {
+fn process(name: &str) -> Started {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weftd"));
-    command.args(["--links", "udp", "--user", "", "--name", name]);
-    let mut agent = Process(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(agent.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("serving at"), "{line}");
-    agent
+    serving(command.args(["--links", "udp", "--user", "", "--name", name])).0
 }
 
 #[test]
@@ -421,12 +388,10 @@ fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
     let folder = std::env::temp_dir().join(format!("weftd-{:016x}", weft_link::random_u64()));
     let name = folder.join("agent.sock").display().to_string();
     let served = Served { name: name.clone(), end: Arc::default(), thread: None };
-    let mut agent = process(&name);
-    let (a, b) = (served.rank(1), served.rank(1));
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"before");
+    let agent = process(&name);
+    let (a, _b, to_b) = joined(&served, &served, b"before");
     let waiting = a.endpoint.recv(Some(to_b), 99, 0, vec![0; 8]);
-    agent.end();
+    drop(agent);
     until(&[&a], || waiting.is_done());
     // The error names the agent, because the peer lives.
     let failed = a.endpoint.block_on(waiting).0.unwrap_err();
@@ -437,10 +402,8 @@ fn agent__killed_it_is_named_and_started_again_at_the_same_place_it_serves() {
     assert!(why.contains(&name), "{why}");
     assert!(served.try_rank(1).is_err());
     // Its socket file still exists.
-    let mut again = process(&name);
-    let (c, d) = (served.rank(1), served.rank(1));
-    let to_d = c.connect(&d);
-    pass(&c, to_d, &d, 1, b"after");
-    again.end();
+    let again = process(&name);
+    joined(&served, &served, b"after");
+    drop(again);
     std::fs::remove_dir_all(&folder).unwrap();
 }

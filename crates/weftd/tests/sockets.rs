@@ -95,15 +95,22 @@ fn connection() -> (TcpStream, TcpStream) {
     (one, listener.accept().unwrap().0)
 }
 
-#[test]
-fn pair__both_get_sealed_memory_and_the_agent_keeps_no_socket() {
-    let agent = Served::start("");
-    let (a, b) = (Program::of(&agent), Program::of(&agent));
-    let (one, mut other) = connection();
+/// Returns two programs that have asked for memory, and are called: 1 and 2 are the tokens of the
+/// ends.
+fn called(agent: &Served) -> [(Program, TcpStream); 2] {
+    let (a, b) = (Program::of(agent), Program::of(agent));
+    let (one, other) = connection();
     a.asks(1, &one);
     b.asks(2, &other);
     a.is_called(1);
     b.is_called(2);
+    [(a, one), (b, other)]
+}
+
+#[test]
+fn pair__both_get_sealed_memory_and_the_agent_keeps_no_socket() {
+    let agent = Served::start("");
+    let [(a, one), (b, mut other)] = called(&agent);
     a.shows(1, &one);
     b.shows(2, &other);
     let (Some((of_a, Some(memory_a))), Some((of_b, Some(memory_b)))) = (a.hears(), b.hears())
@@ -134,13 +141,8 @@ fn pair__both_get_sealed_memory_and_the_agent_keeps_no_socket() {
 fn pair__sockets_of_others_are_refused_and_closed() {
     let agent = Served::start("");
     for wrong in 0..3 {
-        let (a, b) = (Program::of(&agent), Program::of(&agent));
-        let (one, other) = connection();
+        let [(a, one), (b, _other)] = called(&agent);
         let (strange, mut end) = connection();
-        a.asks(1, &one);
-        b.asks(2, &other);
-        a.is_called(1);
-        b.is_called(2);
         a.shows(1, &one);
         // Another connection; one that is none; a socket of another kind.
         let shown: OwnedFd = match wrong {
@@ -162,12 +164,7 @@ fn pair__sockets_of_others_are_refused_and_closed() {
 #[test]
 fn pair__an_end_that_does_not_follow_leaves_the_other_tcp() {
     let agent = Served::start("");
-    let (a, b) = (Program::of(&agent), Program::of(&agent));
-    let (one, mut other) = connection();
-    a.asks(1, &one);
-    b.asks(2, &other);
-    a.is_called(1);
-    b.is_called(2);
+    let [(a, one), (b, mut other)] = called(&agent);
     a.shows(1, &one);
     // The agent gives the socket back by itself, in time.
     let why = a.is_refused(1);

@@ -7,10 +7,11 @@ mod common;
 
 use common::*;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use weft::launch::wire::{from_hex, to_hex};
 use weft::{Address, Clock, Config, Endpoint, EndpointId, OpError, PeerFailure, PeerId};
+use weft_conformance::Started;
 use weft_link::secure::{JobKey, Mode, Security};
 use weft_link::{UdpConfig, UdpLink};
 
@@ -45,7 +46,7 @@ fn worker__says_one_word_and_then_computes() {
 }
 
 struct Worker {
-    child: Child,
+    child: Started,
     peer: PeerId,
 }
 
@@ -56,7 +57,7 @@ impl Worker {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "worker__says_one_word_and_then_computes", "--nocapture"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = Started(command.spawn().unwrap());
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let address = lines.find_map(|l| Some(l.split_once("address ")?.1.to_string())).unwrap();
         let peer = Address::decode(&from_hex(&address).unwrap()).unwrap();
@@ -65,18 +66,6 @@ impl Worker {
         me.endpoint.send_blocking(peer, TAG, b"hello").unwrap();
         assert!(lines.any(|line| line.contains("computes")));
         Worker { child, peer }
-    }
-
-    fn signal(&self, name: &str) {
-        let kill = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(kill.unwrap().success());
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ended_before = self.child.kill();
-        self.child.wait().unwrap();
     }
 }
 
@@ -125,7 +114,7 @@ fn still__a_rank_that_computes_behind_its_agent_is_waited_for() {
 fn still__a_rank_that_is_stopped_behind_its_agent_fails() {
     both(|agent, me| {
         let mut worker = Worker::start(agent, me);
-        let failed = wait(me, &mut worker, |worker| worker.signal("STOP")).unwrap_err();
+        let failed = wait(me, &mut worker, |worker| worker.child.signal("STOP")).unwrap_err();
         let said = me.endpoint.explain(failed);
         match failed {
             OpError::Peer { failure: PeerFailure::Stopped { .. }, .. } => {}
@@ -139,7 +128,7 @@ fn still__a_rank_that_is_stopped_behind_its_agent_fails() {
 fn still__a_rank_that_is_stopped_and_takes_no_more_fails_at_its_senders() {
     both(|agent, me| {
         let worker = Worker::start(agent, me);
-        worker.signal("STOP");
+        worker.child.signal("STOP");
         // More bytes than its agent keeps for it.
         let sends: Vec<_> =
             (0..200).map(|n| me.endpoint.send(worker.peer, 7, pattern(n, 256 << 10))).collect();
@@ -156,10 +145,10 @@ fn still__a_rank_that_goes_on_in_time_has_not_failed() {
     both(|agent, me| {
         let mut worker = Worker::start(agent, me);
         let asked = me.endpoint.stats().packets_sent;
-        worker.signal("STOP");
+        worker.child.signal("STOP");
         let got = me.endpoint.recv(Some(worker.peer), TAG, 0, vec![0; 8]);
         until(&[me], || me.endpoint.stats().packets_sent >= asked + 3);
-        worker.signal("CONT");
+        worker.child.signal("CONT");
         drop(worker.child.stdin.take());
         until(&[me], || got.is_done());
         assert_eq!(me.endpoint.block_on(got).0.map(|status| status.len), Ok(4));

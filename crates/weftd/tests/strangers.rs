@@ -2,6 +2,9 @@
 //! and what they pretend to be. Each of them is this test program again.
 #![allow(non_snake_case)]
 
+mod serving;
+
+use serving::serving;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,14 +12,14 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_cluster::client::Event;
 use weft_cluster::{KeyFile, Name, Names, Spec};
-use weft_conformance::skip;
+use weft_conformance::{skip, Started};
 use weft_core::EndpointId;
 use weft_link::{Address, Link, ShmConfig, ShmLink};
 use weft_run::lists;
@@ -44,7 +47,7 @@ const SOCKETS: [(&str, Kind); 6] = [
 
 /// A process of the stranger, which lives until this is dropped.
 struct Stranger {
-    child: Child,
+    _child: Started,
     lines: BufReader<ChildStdout>,
 }
 
@@ -60,9 +63,9 @@ impl Stranger {
         command.args(["--exact", "role__plays_what_the_environment_names", "--nocapture"]);
         command.env(ROLE, role).env(ARGUMENT, argument).env("RUST_BACKTRACE", "0");
         command.uid(STRANGER).gid(STRANGER).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = Started(command.spawn().unwrap());
         let lines = BufReader::new(child.stdout.take().unwrap());
-        Some(Stranger { child, lines })
+        Some(Stranger { _child: child, lines })
     }
 
     /// Waits until it says a word.
@@ -72,13 +75,6 @@ impl Stranger {
             line.clear();
             assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended before {word}");
         }
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -234,7 +230,7 @@ fn name(text: &str) -> Name {
 
 /// An agent of a cluster, in a process of its own.
 struct Agent {
-    child: Child,
+    _process: Started,
     name: String,
     folder: PathBuf,
 }
@@ -257,19 +253,14 @@ impl Agent {
         KeyFile::init(&folder.join("key")).unwrap();
         command.args(["--links", "udp", "--user=", "--name", &name, "--cluster", "test"]);
         command.args(["--cluster-port", "0", "--cluster-multicast", "off", "--cluster-key"]);
-        command.arg(folder.join("key")).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("serving at"), "{line}");
-        Agent { child, name, folder }
+        command.arg(folder.join("key")).stdin(Stdio::null());
+        let (process, _) = serving(command);
+        Agent { _process: process, name, folder }
     }
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

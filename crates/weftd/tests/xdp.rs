@@ -76,9 +76,7 @@ fn soon(agent: &Served, key: u8) -> Rank {
 #[test]
 fn xdp__a_session_goes_to_the_next_rank_and_no_other_notices() {
     let Some([here, there]) = agents(2) else { return };
-    let (kept, other) = (here.rank(1), there.rank(1));
-    let to_other = kept.connect(&other);
-    pass(&kept, to_other, &other, 1, b"before");
+    let (kept, other, to_other) = joined(&here, &there, b"before");
     for n in 0..4u8 {
         // Another job each time: packets for the last one must not reach this.
         let (guest, host) = (soon(&here, 2 + n), soon(&there, 2 + n));
@@ -93,9 +91,7 @@ fn xdp__a_session_goes_to_the_next_rank_and_no_other_notices() {
 #[test]
 fn xdp__the_agent_counts_while_its_rank_does_nothing() {
     let Some([here, there]) = agents(2) else { return };
-    let (a, b) = (here.rank(1), there.rank(1));
-    let to_b = a.connect(&b);
-    pass(&a, to_b, &b, 1, b"the session is open");
+    let (a, b, to_b) = joined(&here, &there, b"the session is open");
     b.services.borrow_mut().open_counter(77, 1, 0, false);
     let mut opened = false;
     until(&[&b], || {

@@ -111,18 +111,30 @@ static inline int own_node(void) {
     return (int)at.addr.id.node;
 }
 
+/* A message with what comes beside it. */
+struct beside {
+    struct msghdr m;
+    struct cmsghdr *first;
+    char text[16], control[2048];
+};
+
+/* Takes the next message, which has so many bytes, and first this beside it. */
+static inline void take_beside(int sd, struct beside *b, ssize_t bytes, int type) {
+    struct iovec part = {b->text, sizeof b->text};
+    memset(&b->m, 0, sizeof b->m);
+    b->m.msg_iov = &part, b->m.msg_iovlen = 1;
+    b->m.msg_control = b->control, b->m.msg_controllen = sizeof b->control;
+    CHECK(recvmsg(sd, &b->m, 0) == bytes);
+    b->first = CMSG_FIRSTHDR(&b->m);
+    CHECK(b->first && b->first->cmsg_level == SOL_TIPC && b->first->cmsg_type == type);
+}
+
 /* The reason of the next message, which says that a connection has ended. */
 static inline unsigned reason_of_end(int sd) {
-    char text[16], control[256];
-    struct iovec part = {text, sizeof text};
-    struct msghdr m;
+    struct beside b;
     unsigned reason[2];
-    memset(&m, 0, sizeof m);
-    m.msg_iov = &part, m.msg_iovlen = 1, m.msg_control = control, m.msg_controllen = sizeof control;
-    CHECK(recvmsg(sd, &m, 0) == 0);
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    CHECK(c && c->cmsg_level == SOL_TIPC && c->cmsg_type == TIPC_ERRINFO);
-    memcpy(reason, CMSG_DATA(c), sizeof reason);
+    take_beside(sd, &b, 0, TIPC_ERRINFO);
+    memcpy(reason, CMSG_DATA(b.first), sizeof reason);
     return reason[0];
 }
 

@@ -110,17 +110,11 @@ static void server_of_call(void) {
 
 /* The reason and the first byte of the next message that comes back. */
 static unsigned came_back(int sd, char *first) {
-    char text[16], control[2048];
-    struct iovec part = {text, sizeof text};
-    struct msghdr m;
+    struct beside b;
     unsigned reason[2];
-    memset(&m, 0, sizeof m);
-    m.msg_iov = &part, m.msg_iovlen = 1, m.msg_control = control, m.msg_controllen = sizeof control;
-    CHECK(recvmsg(sd, &m, 0) == 0);
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    CHECK(c && c->cmsg_type == TIPC_ERRINFO);
-    memcpy(reason, CMSG_DATA(c), sizeof reason);
-    c = CMSG_NXTHDR(&m, c);
+    take_beside(sd, &b, 0, TIPC_ERRINFO);
+    memcpy(reason, CMSG_DATA(b.first), sizeof reason);
+    struct cmsghdr *c = CMSG_NXTHDR(&b.m, b.first);
     CHECK(c && c->cmsg_type == TIPC_RETDATA);
     *first = *(char *)CMSG_DATA(c);
     return reason[0];

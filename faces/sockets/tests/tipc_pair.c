@@ -88,16 +88,10 @@ static void packets_of_server(void) {
     close(sd);
     /* The next socket is connected by its first message. */
     sd = taken(listener, 1);
-    char control[64];
-    struct iovec part = {text, sizeof text};
-    struct msghdr m;
+    struct beside b;
     unsigned name[3];
-    memset(&m, 0, sizeof m);
-    m.msg_iov = &part, m.msg_iovlen = 1, m.msg_control = control, m.msg_controllen = sizeof control;
-    CHECK(recvmsg(sd, &m, 0) == 5);
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    CHECK(c && c->cmsg_type == TIPC_DESTNAME);
-    memcpy(name, CMSG_DATA(c), sizeof name);
+    take_beside(sd, &b, 5, TIPC_DESTNAME);
+    memcpy(name, CMSG_DATA(b.first), sizeof name);
     CHECK(name[0] == TYPE && name[1] == PACKETS);
     CHECK(send(sd, "hello", 5, 0) == 5);
     CHECK(recv(sd, text, sizeof text, 0) == 4);

@@ -3,14 +3,7 @@
 #![allow(non_snake_case)]
 
 use serde_json::Value;
-use std::path::PathBuf;
-use weft_conformance::commands::Called;
-
-/// Returns a path for this test run only.
-fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    folder.join(format!("{name}-{}", std::process::id()))
-}
+use weft_conformance::commands::{Called, Folder};
 
 const APP: Called = Called {
     program: env!("CARGO_BIN_EXE_weft-papers"),
@@ -53,9 +46,8 @@ fn json__names_the_result_of_each_application() {
 /// Positions in files, and a database that an earlier run has written.
 #[test]
 fn positions__of_files_and_of_a_database_in_a_file() {
-    let dir = scratch("positions");
-    std::fs::create_dir_all(&dir).unwrap();
-    let (file, out) = (dir.join("positions"), dir.join("out"));
+    let dir = Folder::new(env!("CARGO_TARGET_TMPDIR"), "positions");
+    let (file, out) = (dir.file("positions"), dir.file("out"));
     std::fs::write(&file, "# two\n0 0 0 0 1 2 0 2 0 0 0 0\n1,1,0,0,0,0,0,0,0,0,0,1\n").unwrap();
     let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
     let made = APP.run(&["awari", "--stones", "5", "--positions", file, "--out", out, "--json"]);
@@ -92,7 +84,6 @@ fn positions__of_files_and_of_a_database_in_a_file() {
         let err = APP.misused(&[name, "--position", tiles]);
         assert!(err.starts_with(&format!("weft: --position {tiles}: 2 ")), "{err}");
     }
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 fn korf_file() -> String {
@@ -101,9 +92,8 @@ fn korf_file() -> String {
 
 #[test]
 fn leq__that_diverges_fails() {
-    let dir = scratch("diverges");
-    std::fs::create_dir_all(&dir).unwrap();
-    let file = dir.join("system.mtx");
+    let dir = Folder::new(env!("CARGO_TARGET_TMPDIR"), "diverges");
+    let file = dir.file("system.mtx");
     let head = "%%MatrixMarket matrix coordinate real general\n2 2 4\n";
     std::fs::write(&file, format!("{head}1 1 1\n1 2 5\n2 1 5\n2 2 1\n")).unwrap();
     let done = APP.run(&["leq", "--matrix", file.to_str().unwrap(), "--check"]);
@@ -113,7 +103,6 @@ fn leq__that_diverges_fails() {
     std::fs::write(&file, format!("{head}1 1 1\n1 2 5\n2 1 5\n2 2 0\n")).unwrap();
     let err = APP.misused(&["leq", "--matrix", file.to_str().unwrap()]);
     assert!(err.starts_with(&format!("weft: {}: equation 2 has a zero", file.display())), "{err}");
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 /// A description of the program's own, changed: each fault has its line, and a run that does not
@@ -200,53 +189,32 @@ fn numbers__outside_their_range_are_refused_with_it() {
 
 #[test]
 fn files__that_cannot_be_used_are_named() {
-    let dir = scratch("apps");
-    std::fs::create_dir_all(&dir).unwrap();
-    let file = dir.join("rect.mtx");
+    let dir = Folder::new(env!("CARGO_TARGET_TMPDIR"), "apps");
+    let file = dir.file("rect.mtx");
     let head = "%%MatrixMarket matrix coordinate real general\n";
     std::fs::write(&file, format!("{head}2 3 0\n")).unwrap();
-    let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
-    for (option, app) in [("--input", "barnes"), ("--matrix", "leq"), ("--matrix", "qr")] {
-        let err = APP.misused(&[app, option, dir]);
-        assert_eq!(err, format!("weft: the input {dir} is a directory: name a file\n"));
-    }
-    assert!(APP
-        .misused(&["radix", "--input", "/nonexistent"])
-        .contains("cannot be opened: No such"));
-    let err = APP.misused(&["radix", "--out", file]);
-    assert_eq!(err, format!("weft: --out {file}: this is a file, and results need a directory\n"));
-    let below = format!("{file}/below");
-    let err = APP.misused(&["awari", "--stones", "1", "--out", &below]);
-    assert!(err.starts_with(&format!("weft: --out {below}: the directory cannot be made: ")));
+    let inputs =
+        [["barnes", "--input"], ["leq", "--matrix"], ["qr", "--matrix"], ["radix", "--input"]];
+    APP.assert_bad_files(&inputs, &["awari", "--stones", "1"], &file);
+    let file = file.to_str().unwrap();
     let done = APP.run(&["leq", "--matrix", file]);
     let err = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(err, format!("weft: {file}: line 2: 2 x 3 equations are not square\n"));
     assert_eq!(done.status.code(), Some(1));
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn app__writes_a_picture_with_title_and_unit() {
-    let out = scratch("pictures");
-    let dir = out.to_str().unwrap();
-    let all: [(&str, &[&str], [&str; 2]); 4] = [
+    let out = Folder::new(env!("CARGO_TARGET_TMPDIR"), "pictures");
+    let puzzle = ["--position", "1 2 3 0 4 5 6 7 8 9 10 11 12 13 14 15"];
+    let all: [(&str, &[&str], [&str; 2]); 5] = [
         ("leq", &["--equations", "40"], ["LEQ: convergence of 40 equations", "change of"]),
         ("qr", &["--size", "20"], ["QR: the diagonal of R, 20 x 20", "size of the element"]),
         ("radix", &["--keys", "2000"], ["Radix sort: 2000 keys", "keys in each range"]),
         ("awari", &["--stones", "3"], ["Awari: scores of the", "positions of each score"]),
+        ("puzzle", &puzzle, ["15-puzzle: the shortest", "positions searched"]),
     ];
-    let puzzle: &[&str] = &["--position", "1 2 3 0 4 5 6 7 8 9 10 11 12 13 14 15"];
-    let puzzle = ("puzzle", puzzle, ["15-puzzle: the shortest", "positions searched"]);
-    let succeeds = |args: &[&str]| {
-        let done = APP.run(args);
-        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    };
-    for (name, args, words) in all.into_iter().chain([puzzle]) {
-        succeeds(&[&[name, "--out", dir], args].concat());
-        let svg = std::fs::read_to_string(out.join(format!("{name}.svg"))).unwrap();
-        assert!(words.iter().all(|word| svg.contains(word)), "{name}: {svg}");
-    }
-    succeeds(&["barnes", "--bodies", "64", "--steps", "2", "--out", dir]);
-    assert!(out.join("barnes-0000.png").is_file() && out.join("barnes-0002.png").is_file());
-    std::fs::remove_dir_all(out).unwrap();
+    APP.assert_pictures(&out, &all);
+    APP.text(&["barnes", "--bodies", "64", "--steps", "2", "--out", out.path()]);
+    assert!(out.file("barnes-0000.png").is_file() && out.file("barnes-0002.png").is_file());
 }

@@ -4,8 +4,10 @@
 use serde_json::Value;
 use std::os::linux::net::SocketAddrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use weft_conformance::commands::{Called, Folder};
+use weft_conformance::Started;
 
 /// Longer than any command here takes on a working machine.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -32,16 +34,6 @@ fn scratch(name: &str) -> PathBuf {
     dir
 }
 
-/// A program that is killed when this value is dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn app(ranks: &str, args: &[&str]) -> Output {
     let mut all = vec!["run", "-n", ranks, "--timeout", "300", WEFT, "app"];
     all.extend(args);
@@ -63,27 +55,21 @@ fn app_sor__equals_the_sequential_program() {
 
 #[test]
 fn app__writes_a_picture_with_title_and_unit() {
-    let out = scratch("pictures");
-    let dir = out.to_str().unwrap();
+    let out = Folder::new(env!("CARGO_TARGET_TMPDIR"), "pictures");
+    let app = Called { program: WEFT, first: "app", without: &[] };
     let all: [(&str, &[&str], [&str; 2]); 2] = [
         ("sor", &["--size", "20"], ["SOR: the plate", "degrees"]),
         ("asp", &["--nodes", "40"], ["ASP: shortest paths of 40 nodes", "pairs of nodes"]),
     ];
-    for (name, args, words) in all {
-        stdout(&weft(&[&["app", name, "--out", dir], args].concat()));
-        let svg = std::fs::read_to_string(out.join(format!("{name}.svg"))).unwrap();
-        assert!(words.iter().all(|word| svg.contains(word)), "{name}: {svg}");
-    }
-    std::fs::remove_dir_all(out).unwrap();
+    app.assert_pictures(&out, &all);
 }
 
 /// The commands of other programs pass on their words, their status, and where they are not there
 /// say so.
 #[test]
 fn parts__are_found_beside_or_told_how_to_get() {
-    let alone = scratch("alone");
-    std::fs::create_dir_all(&alone).unwrap();
-    let copy = alone.join("weft");
+    let alone = Folder::new(env!("CARGO_TARGET_TMPDIR"), "alone");
+    let copy = alone.file("weft");
     // No file is written and then executed: a fork of another test could still have it open.
     std::fs::hard_link(WEFT, &copy).unwrap();
     let called = |words: &[&str]| {
@@ -104,8 +90,8 @@ fn parts__are_found_beside_or_told_how_to_get() {
         assert!(said.contains(part) && said.contains("cargo xtask install"), "{said}");
     }
     let become_one = |part: &str, program: &str| {
-        let _before = std::fs::remove_file(alone.join(part));
-        std::os::unix::fs::symlink(program, alone.join(part)).unwrap();
+        let _before = std::fs::remove_file(alone.file(part));
+        std::os::unix::fs::symlink(program, alone.file(part)).unwrap();
     };
     for (part, words, passed) in calls {
         become_one(part, "/bin/echo");
@@ -113,22 +99,19 @@ fn parts__are_found_beside_or_told_how_to_get() {
         become_one(part, "/bin/false");
         assert_eq!(called(words), (Some(1), String::new()));
     }
-    std::fs::remove_dir_all(alone).unwrap();
 }
 
 #[test]
 fn app_asp__reads_a_graph_and_writes_distances() {
-    let out = scratch("asp");
-    std::fs::create_dir_all(&out).unwrap();
-    let graph = out.join("ring.gr");
+    let out = Folder::new(env!("CARGO_TARGET_TMPDIR"), "asp");
+    let graph = out.file("ring.gr");
     std::fs::write(&graph, "p sp 4 4\na 1 2 5\na 2 3 1\na 3 4 2\na 4 1 1\n").unwrap();
-    let (graph, dir) = (graph.to_str().unwrap(), out.to_str().unwrap());
+    let (graph, dir) = (graph.to_str().unwrap(), out.path());
     let text =
         stdout(&app("4", &["asp", "--graph", graph, "--keep", "all", "--check", "--out", dir]));
     assert!(text.contains("PASS"), "{text}");
-    let distances = std::fs::read_to_string(out.join("asp-distances.csv")).unwrap();
+    let distances = std::fs::read_to_string(out.file("asp-distances.csv")).unwrap();
     assert_eq!(distances, "from,1,2,3,4\n1,0,5,6,8\n2,4,0,1,3\n3,3,8,0,2\n4,1,6,7,0\n");
-    std::fs::remove_dir_all(out).unwrap();
 }
 
 #[test]
@@ -364,16 +347,16 @@ fn top__sees_a_running_job_and_nothing_after_it() {
     let args = ["run", "-n", "2", WEFT, "app", "sor", "--size", "200", "--tolerance", "0"];
     let mut command = Command::new(WEFT);
     command.args(args).args(["--iterations", "1000000000"]).stdout(Stdio::null());
-    let mut job = Running(command.spawn().unwrap());
+    let mut job = Started(command.spawn().unwrap());
     let start = Instant::now();
     let rows = loop {
-        let rows = seen(job.0.id());
+        let rows = seen(job.id());
         let sent = |row: &Value| row["counters"]["messages_sent"].as_u64().unwrap_or(0);
         if rows.len() == 2 && rows.iter().all(|row| sent(row) > 10) {
             break rows;
         }
         assert!(start.elapsed() < LIMIT, "{rows:?}");
-        assert!(job.0.try_wait().unwrap().is_none(), "the job ended");
+        assert!(job.try_wait().unwrap().is_none(), "the job ended");
     };
     for (rank, row) in rows.iter().enumerate() {
         assert_eq!((row["rank"].as_u64(), row["size"].as_u64()), (Some(rank as u64), Some(2)));
@@ -386,7 +369,7 @@ fn top__sees_a_running_job_and_nothing_after_it() {
     let table = stdout(&weft(&["top", "--once"]));
     assert!(table.contains("0/2") && table.contains("1/2"), "{table}");
 
-    let launcher = job.0.id();
+    let launcher = job.id();
     drop(job);
     while !seen(launcher).is_empty() {
         assert!(start.elapsed() < LIMIT, "ranks outlived their launcher");
@@ -424,9 +407,9 @@ fn top__stays_within_its_terminal_and_ends_by_a_key() {
     let args = ["run", "-n", "16", WEFT, "app", "sor", "--size", "200", "--tolerance", "0"];
     let mut command = Command::new(WEFT);
     command.args(args).args(["--iterations", "1000000000"]).stdout(Stdio::null());
-    let job = Running(command.spawn().unwrap());
+    let job = Started(command.spawn().unwrap());
     let start = Instant::now();
-    while seen(job.0.id()).len() < 16 {
+    while seen(job.id()).len() < 16 {
         assert!(start.elapsed() < LIMIT, "ranks do not start");
     }
     // Down, a page down, the next order, and a key without function.

@@ -1,4 +1,6 @@
 //! The lines that the library logs in this process, from warnings on.
+// Not every test program uses all of it.
+#![allow(dead_code)]
 
 use std::sync::Mutex;
 

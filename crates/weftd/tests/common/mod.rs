@@ -172,6 +172,15 @@ pub fn pass(a: &Rank, to_b: PeerId, b: &Rank, tag: u64, data: &[u8]) {
     a.endpoint.block_on(sent).0.unwrap();
 }
 
+/// Returns a rank of each agent, and the peer that the second is to the first, which sends it this
+/// message: the session is open.
+pub fn joined(here: &Served, there: &Served, first: &[u8]) -> (Rank, Rank, PeerId) {
+    let (a, b) = (here.rank(1), there.rank(1));
+    let to_b = a.connect(&b);
+    pass(&a, to_b, &b, 1, first);
+    (a, b, to_b)
+}
+
 pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + seed + (i >> 9)) as u8).collect()
 }

@@ -7,11 +7,8 @@ use weft_run::lists::{Shown, State};
 /// Runs a case of `roles::attempt` against a server; the agent has joined both.
 fn attempt(case: &str) {
     let agent = Served::start();
-    let mut server = agent.with("serve", "");
-    let port = server.says();
-    let mut client = agent.with(&format!("try-{case}"), &port);
-    assert_eq!(client.says(), "done");
-    client.ends_well();
+    let (mut server, client) = agent.serves(&format!("try-{case}"));
+    client.is_done();
     assert_eq!(agent.counter("sockets_paired"), 1);
     let status = server.end();
     assert!(status.success() || case.starts_with("killed"), "{status}");
@@ -99,10 +96,8 @@ fn recv__goes_on_behind_bytes_that_an_instruction_read() {
 #[test]
 fn fork__children_that_ended_or_became_other_programs_hold_nothing() {
     let agent = Served::start();
-    let mut server = agent.with("serve", "");
-    let mut client = agent.with("orphans", &server.says());
-    assert_eq!(client.says(), "done");
-    client.ends_well();
+    let (server, client) = agent.serves("orphans");
+    client.is_done();
     // The connection was closed with bytes unread, by its only holder.
     server.ends_well();
 }
@@ -110,25 +105,21 @@ fn fork__children_that_ended_or_became_other_programs_hold_nothing() {
 #[test]
 fn send__a_peer_that_is_stopped_for_a_while() {
     let agent = Served::start();
-    let mut server = agent.with("serve", "");
-    let port = server.says();
-    let mut client = agent.with("try-stopped", &port);
+    let (server, mut client) = agent.serves("try-stopped");
     assert_eq!(client.says(), "stop");
     sys::signal_process(server.child.id() as i32, libc::SIGSTOP);
     std::io::Write::write_all(client.child.stdin.as_mut().unwrap(), b"x").unwrap();
     assert_eq!(client.says(), "full");
     sys::signal_process(server.child.id() as i32, libc::SIGCONT);
-    assert_eq!(client.says(), "done");
-    client.ends_well();
+    client.is_done();
     server.ends_well();
 }
 
 /// Runs a role that needs no server.
 fn alone(role: &str) -> Served {
     let agent = Served::start();
-    let mut process = agent.with(role, "");
-    assert_eq!(process.says(), "done");
-    process.ends_well();
+    let process = agent.with(role, "");
+    process.is_done();
     agent
 }
 
@@ -138,9 +129,8 @@ fn against(server: &str, role: &str, settings: &[(&str, &str)]) -> Served {
     let with = Some(agent.name.as_str());
     let mut server = start(server, "", with, settings);
     let port = server.says();
-    let mut client = start(role, &port, with, settings);
-    assert_eq!(client.says(), "done");
-    client.ends_well();
+    let client = start(role, &port, with, settings);
+    client.is_done();
     server.ends_well();
     agent
 }
@@ -246,9 +236,7 @@ fn status__each_connection_is_listed_and_a_running_program_is_turned_off() {
 #[test]
 fn status__says_why_a_connection_is_by_tcp() {
     let agent = Served::start();
-    let mut server = agent.with("serve", "");
-    let port = server.says();
-    let mut client = agent.with("try-told", &port);
+    let (server, mut client) = agent.serves("try-told");
     assert_eq!(client.says(), "ready");
     let programs = weft_run::lists::programs(&agent.name).unwrap();
     let all = programs.iter().flat_map(|one| &one.shows.connections);
@@ -256,8 +244,7 @@ fn status__says_why_a_connection_is_by_tcp() {
     let [State::Stays(why)] = &why[..] else { panic!("{programs:?}") };
     assert_eq!(why, "the program has set SO_RCVLOWAT");
     drop(client.child.stdin.take());
-    assert_eq!(client.says(), "done");
-    client.ends_well();
+    client.is_done();
     server.ends_well();
 }
 
@@ -324,9 +311,8 @@ fn pair__an_end_that_is_shut_down_before_it_hears_of_its_memory() {
     let agent = Served::start();
     let mut server = agent.with("answer-at-end", "");
     let port = server.says();
-    let mut client = agent.with("end-early", &format!("{port} {}", agent.name));
-    assert_eq!(client.says(), "done");
-    client.ends_well();
+    let client = agent.with("end-early", &format!("{port} {}", agent.name));
+    client.is_done();
     server.ends_well();
 }
 
@@ -360,14 +346,11 @@ fn tcp__if_there_is_no_agent() {
 #[test]
 fn agent__its_end_leaves_connections_as_they_are() {
     let mut agent = Served::start();
-    let mut server = agent.with("serve", "");
-    let port = server.says();
-    let mut client = agent.with("try-ended", &port);
+    let (server, mut client) = agent.serves("try-ended");
     assert_eq!(client.says(), "ready");
     agent.stop();
     // The client goes on when its input ends.
     drop(client.child.stdin.take());
-    assert_eq!(client.says(), "done");
-    client.ends_well();
+    client.is_done();
     server.ends_well();
 }

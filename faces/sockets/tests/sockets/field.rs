@@ -44,6 +44,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, Sender};
 use std::time::Duration;
 
 /// Sends and reads so many bytes by edges. A call that moves fewer bytes than it was given is the
@@ -581,23 +582,31 @@ pub fn switch() {
     say("done");
 }
 
+/// Passes on what is read until the end, each time after a wait.
+fn pass_on(mut reader: TcpStream, told: &Sender<Vec<u8>>, wait: impl Fn()) {
+    let mut buf = [0; 4000];
+    loop {
+        wait();
+        let n = reader.read(&mut buf).unwrap();
+        if n == 0 || told.send(buf[..n].to_vec()).is_err() {
+            return;
+        }
+    }
+}
+
 /// Another thread waits while the connection is upgraded: it misses nothing.
 pub fn waiters() {
     let stream = dial(&argument());
     let mut server = Server::new(stream.try_clone().unwrap());
-    let (mut reader, set) = (stream, sys::Epoll::new());
+    let (reader, set) = (stream, sys::Epoll::new());
     set.add(&reader, libc::EPOLLIN, 1);
-    let (told, is_told) = std::sync::mpsc::channel();
+    let (told, is_told) = channel();
     std::thread::scope(|scope| {
-        scope.spawn(move || loop {
+        let comes = move || {
             let came = set.wait(-1);
             assert!(matches!(came[..], [(events, 1)] if events & libc::EPOLLIN != 0), "{came:?}");
-            let mut buf = [0; 4000];
-            let n = reader.read(&mut buf).unwrap();
-            if n == 0 || told.send(buf[..n].to_vec()).is_err() {
-                return;
-            }
-        });
+        };
+        scope.spawn(move || pass_on(reader, &told, comes));
         for _ in 0..2000 {
             server.command(b's', 100);
             let mut left = 100;
@@ -627,17 +636,11 @@ pub fn serves_in_turn() {
 pub fn sleepers() {
     let port = argument();
     for _ in 0..CONNECTIONS {
-        let mut reader = dial(&port);
+        let reader = dial(&port);
         let mut server = Server::new(reader.try_clone().unwrap());
-        let (told, is_told) = std::sync::mpsc::channel();
+        let (told, is_told) = channel();
         std::thread::scope(|scope| {
-            scope.spawn(move || loop {
-                let mut buf = [0; 4000];
-                let n = reader.read(&mut buf).unwrap();
-                if n == 0 || told.send(buf[..n].to_vec()).is_err() {
-                    return;
-                }
-            });
+            scope.spawn(move || pass_on(reader, &told, || ()));
             for _ in 0..16 {
                 server.command(b's', 100);
                 sys::poll_in(&server.stream, 1);

@@ -4,13 +4,13 @@ use crate::sys;
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use weft_conformance::cable;
+use weft_conformance::{cable, Started};
 use weftd::options::Options;
 use weftd::Agent;
 
@@ -96,6 +96,13 @@ impl Served {
         weftd::status::status(&self.name).unwrap()
     }
 
+    /// Starts a server, and a client of it that plays a role.
+    pub fn serves(&self, role: &str) -> (Process, Process) {
+        let mut server = self.with("serve", "");
+        let client = self.with(role, &server.says());
+        (server, client)
+    }
+
     /// Starts a process with the library.
     pub fn with(&self, role: &str, argument: &str) -> Process {
         start(role, argument, Some(&self.name), &[])
@@ -132,6 +139,29 @@ pub fn cabled(
     std::thread::scope(|scope| scope.spawn(|| cable::between(ends, near, far)).join().unwrap())
 }
 
+/// Runs `asks` at one end of a cable with the words of the process that `serves` at the other end,
+/// which `ends` then.
+pub fn across(
+    ends_of_cable: [&str; 2],
+    serves: impl FnOnce() -> Process + Send,
+    asks: impl FnOnce(&str) + Send,
+    ends: impl FnOnce(Process) + Send,
+) -> Result<(), String> {
+    let (says, said) = channel::<String>();
+    let (over, is_over) = channel::<()>();
+    let near = move || {
+        asks(&said.recv().unwrap());
+        drop(over);
+    };
+    let far = move || {
+        let mut server = serves();
+        says.send(server.says()).unwrap();
+        let _ = is_over.recv();
+        ends(server);
+    };
+    cabled(ends_of_cable, near, far)
+}
+
 /// The library that cargo built for this test.
 pub fn library() -> PathBuf {
     let here = std::env::current_exe().unwrap();
@@ -142,7 +172,7 @@ pub fn library() -> PathBuf {
 
 /// A process that plays a role.
 pub struct Process {
-    pub child: Child,
+    pub child: Started,
     lines: BufReader<ChildStdout>,
     name: String,
 }
@@ -185,7 +215,7 @@ pub fn start_by(
         .envs(settings.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    let mut child = Started(command.spawn().unwrap());
     let lines = BufReader::new(child.stdout.take().unwrap());
     Process { child, lines, name: format!("{role} {argument}") }
 }
@@ -233,17 +263,16 @@ impl Process {
         status
     }
 
+    /// Waits until it has done all, and for its end.
+    pub fn is_done(mut self) {
+        assert_eq!(self.says(), "done");
+        self.ends_well();
+    }
+
     /// Waits for its end, which is to be a good one.
     pub fn ends_well(mut self) {
         let status = self.end();
         assert!(status.success(), "{}: {status}", self.name);
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

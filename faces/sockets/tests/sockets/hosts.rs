@@ -2,7 +2,7 @@
 //! receiver looks for them for a moment before it sleeps. One end alone may have the library, and
 //! no agent is needed, but for the list that tells of the looks.
 
-use crate::harness::{cabled, start, Process, Served, ADDRESS, BY_TCP, LOOKS};
+use crate::harness::{across, cabled, start, Process, Served, ADDRESS, BY_TCP, LOOKS};
 use crate::torture::{self, Random};
 use std::sync::mpsc::channel;
 use weft_conformance::skip;
@@ -18,19 +18,8 @@ const NOBODY: &str = "@weft-sockets-test-nobody";
 /// Runs `asks` on one host with the port of a server, which plays this role on the other host. The
 /// server has the library if an agent is named.
 fn between(role: &str, argument: &str, agent: Option<&str>, asks: impl FnOnce(&str) + Send) {
-    let (says, said) = channel::<String>();
-    let (over, is_over) = channel::<()>();
-    let near = move || {
-        asks(&said.recv().unwrap());
-        drop(over);
-    };
-    let far = move || {
-        let mut server = start(role, argument, agent, &SETTINGS);
-        says.send(server.says()).unwrap();
-        let _ = is_over.recv();
-        drop(server);
-    };
-    if let Err(why) = cabled(ENDS, near, far) {
+    let serves = || start(role, argument, agent, &SETTINGS);
+    if let Err(why) = across(ENDS, serves, asks, drop) {
         skip(&why);
     }
 }
@@ -70,8 +59,7 @@ fn hosts__a_receiver_looks_and_its_peer_needs_no_library() {
                 assert!(one.spins && one.state != State::Shares, "{one:?}");
                 client.goes_on(b'\n');
             }
-            assert_eq!(client.says(), "done");
-            client.ends_well();
+            client.is_done();
         });
     }
 }
@@ -144,9 +132,8 @@ fn hosts__calls_behave_as_tcp_has_them() {
     for case in CASES.iter().filter(|case| chosen.as_deref().is_none_or(|one| one == **case)) {
         eprintln!("case {case}: WEFT_CASES={case} repeats it");
         between("serve", "", Some(NOBODY), |port| {
-            let mut client = start(&format!("try-{case}"), port, Some(NOBODY), &SETTINGS);
-            assert_eq!(client.says(), "done");
-            client.ends_well();
+            let client = start(&format!("try-{case}"), port, Some(NOBODY), &SETTINGS);
+            client.is_done();
         });
     }
 }

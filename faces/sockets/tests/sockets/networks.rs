@@ -1,6 +1,6 @@
 //! Programs in network namespaces of their own, as containers have them, and the agent of the host.
 
-use crate::harness::{argument, cabled, start, Process, Served, ADDRESS, LIMIT};
+use crate::harness::{across, argument, start, Process, Served, ADDRESS, LIMIT};
 use crate::hosts::ENDS;
 use crate::{roles, sys};
 use std::io::Read;
@@ -38,19 +38,8 @@ impl Drop for Host {
 /// Runs an echo at one end of a new cable, with the library if an agent is named, and `asks` at the
 /// other end, which is told the echo's port.
 fn between(agent: Option<&str>, port: &str, asks: impl FnOnce(&str) + Send) -> Result<(), String> {
-    let (says, said) = channel::<String>();
-    let (over, is_over) = channel::<()>();
-    let asks = move || {
-        asks(&said.recv().unwrap());
-        drop(over);
-    };
-    let serves = move || {
-        let mut echo = start("echo", port, agent, &[(ADDRESS, ENDS[1])]);
-        says.send(echo.says()).unwrap();
-        let _ = is_over.recv();
-        echo.ends_well();
-    };
-    cabled(ENDS, asks, serves)
+    let serves = || start("echo", port, agent, &[(ADDRESS, ENDS[1])]);
+    across(ENDS, serves, asks, Process::ends_well)
 }
 
 #[test]

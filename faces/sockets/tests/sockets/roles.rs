@@ -505,13 +505,18 @@ fn count(server: &mut Server) {
     server.check(&buf);
 }
 
-fn half(server: &mut Server) {
-    server.ringed(5000);
-    server.command(b'f', 0);
+/// Reads what waits in the ring when a command ends the server's direction.
+fn reads_to_the_end(server: &mut Server, n: usize, command: u8) {
+    server.ringed(n);
+    server.command(command, 0);
     let mut buf = Vec::new();
     server.stream.read_to_end(&mut buf).unwrap();
-    assert_eq!(buf.len(), 5000);
+    assert_eq!(buf.len(), n);
     server.check(&buf);
+}
+
+fn half(server: &mut Server) {
+    reads_to_the_end(server, 5000, b'f');
     // The other direction goes on.
     server.command(b'r', 70_000);
     server.stream.write_all(&bytes(0, 70_000)).unwrap();
@@ -520,12 +525,7 @@ fn half(server: &mut Server) {
 }
 
 fn killed(server: &mut Server) {
-    server.ringed(9000);
-    server.command(b'k', 0);
-    let mut buf = Vec::new();
-    server.stream.read_to_end(&mut buf).unwrap();
-    assert_eq!(buf.len(), 9000);
-    server.check(&buf);
+    reads_to_the_end(server, 9000, b'k');
 }
 
 fn wait(server: &mut Server) {

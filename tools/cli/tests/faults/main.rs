@@ -170,9 +170,7 @@ fn network__none_at_all_is_named_where_it_is_asked_for() {
     let script = format!("exec \"$WEFT\" run -n 2 --link udp \"$WEFT\" {SOR}");
     let Some(command) = apart("--net", &script) else { return };
     let done = Job::of(command).finish();
-    done.assert_code(1);
-    done.assert_says(&["no network interface that is up has an address", "ip link set lo up"]);
-    done.assert_nothing_left();
+    done.assert_ended(1, &["no network interface that is up has an address", "ip link set lo up"]);
 }
 
 #[test]

@@ -106,11 +106,15 @@ fn length__that_vanishes_under_a_job_is_found_and_the_job_ends_well() {
     }
 }
 
+/// Runs a job whose packets that match a program vanish.
+fn incast_without(links: &str, program: &str) -> Option<Output> {
+    let job = ["selftest", "incast", "--bytes", "100000", "--messages", "200"];
+    strike(&lab_that_drops("100mbit")?, links, &job, program)
+}
+
 #[test]
 fn kind__that_vanishes_on_one_link_takes_the_other() {
-    let Some(lab) = lab_that_drops("100mbit") else { return };
-    let job = ["selftest", "incast", "--bytes", "100000", "--messages", "200"];
-    let Some(done) = strike(&lab, "packet,udp", &job, &raw_of(FIN)) else { return };
+    let Some(done) = incast_without("packet,udp", &raw_of(FIN)) else { return };
     let said = text(&done.stderr);
     assert!(done.status.success(), "{said}");
     assert!(said.contains("do not get through"), "{said}");
@@ -118,9 +122,7 @@ fn kind__that_vanishes_on_one_link_takes_the_other() {
 
 #[test]
 fn kind__that_vanishes_on_the_only_link_is_named() {
-    let Some(lab) = lab_that_drops("100mbit") else { return };
-    let job = ["selftest", "incast", "--bytes", "100000", "--messages", "200"];
-    let Some(done) = strike(&lab, "udp", &job, &datagrams_of(FIN)) else { return };
+    let Some(done) = incast_without("udp", &datagrams_of(FIN)) else { return };
     let said = text(&done.stderr);
     assert!(!done.status.success(), "{said}");
     assert!(said.contains("no FIN packet of ") && said.contains("over udp ("), "{said}");

@@ -1,7 +1,6 @@
 //! Applications in one process: results as JSON, bounds of sizes, and input that is wrong.
 
-use crate::harness::scratch;
-use weft_conformance::commands::Called;
+use weft_conformance::commands::{Called, Folder};
 
 const APP: Called = Called {
     program: env!("CARGO_BIN_EXE_weft"),
@@ -43,22 +42,13 @@ fn numbers__outside_their_range_are_refused_with_it() {
 
 #[test]
 fn files__that_cannot_be_used_are_named() {
-    let dir = scratch("apps");
-    std::fs::create_dir_all(&dir).unwrap();
-    let file = dir.join("graph.gr");
+    let dir = Folder::new(env!("CARGO_TARGET_TMPDIR"), "apps");
+    let file = dir.file("graph.gr");
     std::fs::write(&file, "p sp 2 1\na 1 3 1\n").unwrap();
-    let (dir, file) = (dir.to_str().unwrap(), file.to_str().unwrap());
-    let err = APP.misused(&["asp", "--graph", dir]);
-    assert_eq!(err, format!("weft: the input {dir} is a directory: name a file\n"));
-    assert!(APP.misused(&["asp", "--graph", "/nonexistent"]).contains("cannot be opened: No such"));
-    let err = APP.misused(&["sor", "--out", file]);
-    assert_eq!(err, format!("weft: --out {file}: this is a file, and results need a directory\n"));
-    let below = format!("{file}/below");
-    let err = APP.misused(&["asp", "--nodes", "9", "--out", &below]);
-    assert!(err.starts_with(&format!("weft: --out {below}: the directory cannot be made: ")));
+    APP.assert_bad_files(&[["asp", "--graph"]], &["asp", "--nodes", "9"], &file);
+    let file = file.to_str().unwrap();
     let done = APP.run(&["asp", "--graph", file]);
     let err = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(err.starts_with(&format!("weft: graph {file}: line 2: ")), "{err}");
     assert_eq!(done.status.code(), Some(1));
-    std::fs::remove_dir_all(dir).unwrap();
 }

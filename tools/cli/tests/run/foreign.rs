@@ -30,6 +30,15 @@ fn launchers(program: &str) -> Vec<PathBuf> {
     first.into_iter().chain(others.filter(|file| file.is_file())).collect()
 }
 
+/// Returns all launchers of a name; without one, the test is skipped.
+fn installed(program: &str, what: &str) -> Vec<PathBuf> {
+    let all = launchers(program);
+    if all.is_empty() {
+        skip(&format!("{what} is not installed"));
+    }
+    all
+}
+
 /// Returns the folder of Intel MPI, if the launcher belongs to it.
 fn intel(launcher: &Path) -> Option<&Path> {
     launcher.ancestors().nth(2).filter(|root| root.join("opt/mpi").is_dir())
@@ -73,11 +82,7 @@ fn check(mut command: Command, launcher: &str) {
 
 #[test]
 fn hydra__ranks_join_through_pmi1() {
-    let all = launchers("mpiexec.hydra");
-    if all.is_empty() {
-        skip("mpiexec.hydra (MPICH) is not installed");
-    }
-    for launcher in all {
+    for launcher in installed("mpiexec.hydra", "mpiexec.hydra (MPICH)") {
         check(hydra(&launcher), "pmi1");
         // Intel's Hydra has no port.
         if intel(&launcher).is_none() {
@@ -102,11 +107,7 @@ fn mpirun__ranks_join_through_pmix() {
 
 #[test]
 fn prterun__ranks_join_through_pmix() {
-    let all = launchers("prterun");
-    if all.is_empty() {
-        skip("prterun is not installed");
-    }
-    for launcher in all {
+    for launcher in installed("prterun", "prterun") {
         check(crowded(&launcher, false), "pmix");
     }
 }

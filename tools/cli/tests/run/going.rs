@@ -59,9 +59,7 @@ fn keep_going__an_interrupt_ends_the_job() {
     job.error_lines(1, "the others go on");
     job.signal("INT");
     let done = job.finish();
-    done.assert_code(130);
-    done.assert_says(&["1 of 2 ranks failed: rank 1 "]);
-    done.assert_nothing_left();
+    done.assert_ended(130, &["1 of 2 ranks failed: rank 1 "]);
 }
 
 #[test]
@@ -69,7 +67,5 @@ fn keep_going__a_job_that_cannot_start_without_a_rank_ends() {
     let weft = env!("CARGO_BIN_EXE_weft");
     let script = format!("[ $PMI_RANK = 1 ] && exit 3; exec {weft} selftest bootstrap");
     let done = Job::new(&["--keep-going", "-n", "3"]).command(crate::shell(&script)).finish();
-    done.assert_code(1);
-    done.assert_says(&["ended before it joined the job", "1 of 3 ranks failed: rank 1 "]);
-    done.assert_nothing_left();
+    done.assert_ended(1, &["ended before it joined the job", "1 of 3 ranks failed: rank 1 "]);
 }

@@ -318,6 +318,14 @@ impl Done {
         }
     }
 
+    /// Checks that the job has ended with a status and these words, and that nothing is left of it.
+    #[track_caller]
+    pub fn assert_ended(&self, code: i32, words: &[&str]) {
+        self.assert_code(code);
+        self.assert_says(words);
+        self.assert_nothing_left();
+    }
+
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         await_nothing_left(&self.mark);

@@ -74,9 +74,7 @@ fn agent__that_never_answers_is_given_up() {
     let agent = harness::fake_agent("exec sleep 1000");
     let args = ["--hosts", "deaf", "--start-timeout", "0.2", "--launch-agent", agent.as_str()];
     let done = Job::new(&args).command(shell("true")).finish();
-    done.assert_code(1);
-    done.assert_says(&["host deaf did not answer", "true"]);
-    done.assert_nothing_left();
+    done.assert_ended(1, &["host deaf did not answer", "true"]);
 }
 
 /// Returns a copy of this program beside an agent that reports nothing.
@@ -202,9 +200,7 @@ fn exit__of_a_killed_proxy_ends_all_that_its_ranks_started() {
         let agent = harness::fake_agent("");
         let args = ["-n", "2", "--hosts", host, "--launch-agent", agent.as_str()];
         let done = Job::new(&args).command(shell(script)).finish();
-        done.assert_code(1);
-        done.assert_says(&[&format!("lost host {host} with its ranks"), "SIGKILL"]);
-        done.assert_nothing_left();
+        done.assert_ended(1, &[&format!("lost host {host} with its ranks"), "SIGKILL"]);
     }
 }
 
@@ -212,18 +208,17 @@ fn exit__of_a_killed_proxy_ends_all_that_its_ranks_started() {
 fn exit__status_is_that_of_the_first_rank_that_fails() {
     let script = "if [ $PMI_RANK = 1 ]; then exit 3; fi; sleep 1000";
     let done = Job::new(&["-n", "3"]).command(shell(script)).finish();
-    done.assert_code(3);
-    done.assert_says(&["rank 1 (host localhost, pid ", "exited with status 3"]);
-    done.assert_nothing_left();
+    done.assert_ended(3, &["rank 1 (host localhost, pid ", "exited with status 3"]);
 }
 
 #[test]
 fn exit__by_signal_names_rank_host_pid_and_signal() {
     let script = "if [ $PMI_RANK = 2 ]; then kill -9 $$; fi; sleep 1000; true";
     let done = Job::new(&["-n", "4"]).command(shell(script)).finish();
-    done.assert_code(137);
-    done.assert_says(&["rank 2 (host localhost, pid ", "SIGKILL (signal 9)", "ending the job"]);
-    done.assert_nothing_left();
+    done.assert_ended(
+        137,
+        &["rank 2 (host localhost, pid ", "SIGKILL (signal 9)", "ending the job"],
+    );
 }
 
 #[test]
@@ -232,9 +227,7 @@ fn exit__on_another_host_ends_the_whole_job() {
     let script = "if [ $PMI_RANK = 3 ]; then exit 9; fi; sleep 1000";
     let args = ["-n", "4", "--hosts", "one,two", "--launch-agent", agent.as_str()];
     let done = Job::new(&args).command(shell(script)).finish();
-    done.assert_code(9);
-    done.assert_says(&["rank 3 (host two, pid "]);
-    done.assert_nothing_left();
+    done.assert_ended(9, &["rank 3 (host two, pid "]);
 }
 
 #[test]
@@ -284,9 +277,7 @@ fn signal__second_interrupt_kills() {
         job.signal("INT");
     }
     let done = job.finish();
-    done.assert_code(130);
-    done.assert_says(&["again: killing all ranks"]);
-    done.assert_nothing_left();
+    done.assert_ended(130, &["again: killing all ranks"]);
 }
 
 #[test]
@@ -393,9 +384,7 @@ fn fence__that_a_rank_never_reaches_names_it() {
 #[test]
 fn abort__ends_the_job_with_its_status() {
     let done = Job::new(&["-n", "3"]).selftest(&["--aborts", "1"]).finish();
-    done.assert_code(5);
-    done.assert_says(&["rank 1", "aborted the job"]);
-    done.assert_nothing_left();
+    done.assert_ended(5, &["rank 1", "aborted the job"]);
 }
 
 #[test]
@@ -446,9 +435,7 @@ fn timeout__ends_the_job_and_names_the_ranks_that_still_ran() {
 fn pmi__hostile_line_ends_the_job_with_its_sender_named() {
     let script = "if [ $PMI_RANK = 1 ]; then printf 'rubbish\\n' >&$PMI_FD; fi; sleep 1000";
     let done = Job::new(&["-n", "2"]).command(shell(script)).finish();
-    done.assert_code(1);
-    done.assert_says(&["rank 1 (host localhost", "does not speak PMI-1"]);
-    done.assert_nothing_left();
+    done.assert_ended(1, &["rank 1 (host localhost", "does not speak PMI-1"]);
 }
 
 #[test]

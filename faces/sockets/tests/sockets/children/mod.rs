@@ -101,8 +101,7 @@ fn accepts(server: &mut Server) {
 
 fn case(name: &str) {
     let agent = Served::start();
-    let mut server = agent.with("serve", "");
-    let mut client = agent.with(&format!("try-{name}"), &server.says());
+    let (server, mut client) = agent.serves(&format!("try-{name}"));
     assert_eq!(client.says(), "done", "{name}");
     client.ends_well();
     server.ends_well();

@@ -152,9 +152,8 @@ fn with_file(with_library: &str, without: &str) {
         let mut server = start("serve", file.to_str().unwrap(), with, &[]);
         let words = format!("{} {}", server.says(), file.display());
         let role = with.map_or(without.into(), |_| format!("try-{with_library}"));
-        let mut client = start(&role, &words, with, &[]);
-        assert_eq!(client.says(), "done");
-        client.ends_well();
+        let client = start(&role, &words, with, &[]);
+        client.is_done();
         server.ends_well();
         std::fs::remove_file(file).unwrap();
     }
@@ -204,10 +203,8 @@ fn call__the_bell_ends_none_that_has_moved_some_bytes() {
     let agent = Served::start();
     for way in ["whole-receive", "whole-send"] {
         for _ in 0..4 {
-            let mut server = agent.with("serve", "");
-            let mut client = agent.with(&format!("try-{way}"), &server.says());
-            assert_eq!(client.says(), "done");
-            client.ends_well();
+            let (server, client) = agent.serves(&format!("try-{way}"));
+            client.is_done();
             server.ends_well();
         }
     }
@@ -216,10 +213,8 @@ fn call__the_bell_ends_none_that_has_moved_some_bytes() {
 #[test]
 fn send__to_a_peer_that_was_killed_fails_soon() {
     let agent = Served::start();
-    let mut server = agent.with("serve", "");
-    let mut client = agent.with("try-deserted", &server.says());
-    assert_eq!(client.says(), "done");
-    client.ends_well();
+    let (mut server, client) = agent.serves("try-deserted");
+    client.is_done();
     assert!(!server.end().success());
 }
 
@@ -230,9 +225,8 @@ fn urgent__a_read_ends_at_the_mark() {
     for with in [Some(agent.name.as_str()), None] {
         let mut server = start("serve", "", with, &[]);
         let role = if with.is_some() { "try-mark" } else { "mark-by-tcp" };
-        let mut client = start(role, &server.says(), with, &[]);
-        assert_eq!(client.says(), "done");
-        client.ends_well();
+        let client = start(role, &server.says(), with, &[]);
+        client.is_done();
         server.ends_well();
     }
 }

@@ -83,6 +83,24 @@ public class Echo {
         reader.join();
     }
 
+    interface Work {
+        void run() throws Exception;
+    }
+
+    /** Starts a thread; its failure is that of the program. */
+    static Thread started(Work work) {
+        Thread thread = new Thread(() -> {
+            try {
+                work.run();
+            } catch (Exception e) {
+                System.out.println(e);
+                System.exit(1);
+            }
+        });
+        thread.start();
+        return thread;
+    }
+
     public static void main(String[] words) throws Exception {
         ServerSocketChannel server = ServerSocketChannel.open();
         server.bind(new InetSocketAddress("127.0.0.1", 0));
@@ -90,28 +108,11 @@ public class Echo {
         server.configureBlocking(false);
         Selector selector = Selector.open();
         server.register(selector, SelectionKey.OP_ACCEPT);
-        Thread serving = new Thread(() -> {
-            try {
-                serve(server, selector);
-            } catch (Exception e) {
-                System.out.println(e);
-                System.exit(1);
-            }
-        });
-        serving.start();
+        Thread serving = started(() -> serve(server, selector));
         List<Thread> clients = new ArrayList<>();
         for (int i = 0; i < 6; i++) {
             int seed = i;
-            Thread client = new Thread(() -> {
-                try {
-                    stream(port, seed);
-                } catch (Exception e) {
-                    System.out.println(e);
-                    System.exit(1);
-                }
-            });
-            client.start();
-            clients.add(client);
+            clients.add(started(() -> stream(port, seed)));
         }
         for (Thread client : clients) {
             client.join();

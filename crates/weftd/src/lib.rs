@@ -30,6 +30,7 @@ pub mod cluster;
 mod handback;
 pub mod limit;
 mod links;
+mod listening;
 pub mod options;
 mod paths;
 pub mod places;

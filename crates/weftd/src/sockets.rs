@@ -5,9 +5,9 @@
 //! show, and the memory.
 
 use crate::handback::{is_early, Declined, Handback, Way};
+use crate::listening;
 use crate::paths::Paths;
 use crate::questions::{Answer, Heard, Questions, Thing};
-use crate::sys;
 use crate::sys::passing;
 use std::collections::BTreeMap;
 use std::io;
@@ -76,16 +76,8 @@ impl Sockets {
     /// Another process has the name, or the system has no descriptors left.
     pub fn open(name: &str) -> Result<Sockets, LinkError> {
         let name = socket_name(name);
-        let fail = |source| LinkError::System {
-            what: format!("listening at {name}"),
-            source,
-            fix: "another agent may serve there (`weftd --status`)",
-        };
-        sys::prepare_socket_path(&name);
-        let listener = passing::listen(&name).map_err(fail)?;
-        sys::let_all_connect(&name);
-        let set = Epoll::new().map_err(fail)?;
-        set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
+        let (listener, set) = listening::open(&name, LISTENER)?;
+        let fail = listening::failed(&name);
         let questions = Questions::new().map_err(fail)?;
         set.add(&questions, ANSWERS, Interest::READ).map_err(fail)?;
         Ok(Sockets {

@@ -284,23 +284,17 @@ impl Cluster {
             };
             match self.sessions.receive(now, from, &self.wire.buffer[..len]) {
                 Some((class::NAMES, message)) => self.node.handle_message(now, from, message),
-                Some((class::MAIL, message)) => {
+                Some((class, message)) => {
                     let message = message.to_vec();
-                    self.on_mail(now, from, &message);
+                    match class {
+                        class::MAIL => self.on_mail(now, from, &message),
+                        class::GROUP => self.on_group_message(now, from, &message),
+                        class::RANKS => self.on_rank_message(now, from, &message),
+                        class::TIPC => self.on_tipc(now, from, &message),
+                        _ => {}
+                    }
                 }
-                Some((class::GROUP, message)) => {
-                    let message = message.to_vec();
-                    self.on_group_message(now, from, &message);
-                }
-                Some((class::RANKS, message)) => {
-                    let message = message.to_vec();
-                    self.on_rank_message(now, from, &message);
-                }
-                Some((class::TIPC, message)) => {
-                    let message = message.to_vec();
-                    self.on_tipc(now, from, &message);
-                }
-                _ => {}
+                None => {}
             }
             // Answers go before more comes.
             self.flush(now);

@@ -15,6 +15,7 @@ mod settings;
 mod topology;
 
 use super::Cluster;
+use crate::listening;
 use crate::sys::{self, pairs, passing};
 use lines::Lines;
 use outbox::Outbox;
@@ -240,17 +241,9 @@ impl Tipc {
     /// Another process has the name, or the system has no descriptors left.
     pub fn open(agent: &str, host: HostId) -> Result<Tipc, LinkError> {
         let name = socket_name(agent);
-        let fail = |source| LinkError::System {
-            what: format!("listening at {name}"),
-            source,
-            fix: "another agent may serve there (`weftd --status`)",
-        };
-        sys::prepare_socket_path(&name);
-        let listener = passing::listen(&name).map_err(fail)?;
-        sys::let_all_connect(&name);
+        let (listener, set) = listening::open(&name, LISTENER)?;
+        let fail = listening::failed(&name);
         sys::raise_files();
-        let set = Epoll::new().map_err(fail)?;
-        set.add(&listener, LISTENER, Interest::READ).map_err(fail)?;
         let readers = Epoll::new().map_err(fail)?;
         set.add(&readers, READERS, Interest::READ).map_err(fail)?;
         Ok(Tipc {

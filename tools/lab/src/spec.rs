@@ -164,34 +164,23 @@ fn split(text: &str) -> Option<(f64, String)> {
     Some((number, text[at..].trim().to_ascii_lowercase()))
 }
 
+/// Returns a number times the scale of its unit, behind which a word may stand.
+fn scaled(text: &str, word: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let (number, unit) = split(text)?;
+    let unit = unit.strip_suffix(word).unwrap_or(&unit);
+    units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| number * scale)
+}
+
 fn parse_rate(text: &str) -> Result<u64, String> {
-    let bits = split(text).and_then(|(number, unit)| {
-        let scale = match unit.trim_end_matches("bit") {
-            "" => 1.0,
-            "k" => 1e3,
-            "m" => 1e6,
-            "g" => 1e9,
-            _ => return None,
-        };
-        Some(number * scale)
-    });
-    match bits {
+    let units = [("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9)];
+    match scaled(text, "bit", &units) {
         Some(bits) if (8e3..=1e12).contains(&bits) => Ok(bits as u64),
         _ => Err("expected bits a second from 8kbit to 1000gbit, such as 100mbit or 10g".into()),
     }
 }
 
 fn parse_delay(text: &str) -> Result<Duration, String> {
-    let seconds = split(text).and_then(|(number, unit)| {
-        let scale = match unit.as_str() {
-            "us" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            _ => return None,
-        };
-        Some(number * scale)
-    });
-    match seconds {
+    match scaled(text, "", &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]) {
         Some(s) if s > 0.0 && s <= 10.0 => Ok(Duration::from_nanos((s * 1e9).round() as u64)),
         _ => Err("expected a time up to 10 s with its unit, such as 50us or 1.5ms".into()),
     }
@@ -207,16 +196,7 @@ fn parse_loss(text: &str) -> Result<f64, String> {
 }
 
 fn parse_bytes(text: &str) -> Result<u64, String> {
-    let bytes = split(text).and_then(|(number, unit)| {
-        let scale = match unit.as_str() {
-            "" => 1.0,
-            "k" => 1024.0,
-            "m" => 1048576.0,
-            _ => return None,
-        };
-        Some(number * scale)
-    });
-    match bytes {
+    match scaled(text, "", &[("", 1.0), ("k", 1024.0), ("m", 1048576.0)]) {
         Some(bytes) if (1500.0..=1e9).contains(&bytes) => Ok(bytes as u64),
         _ => Err("expected bytes from 1500 to 1000M, such as 64K".into()),
     }

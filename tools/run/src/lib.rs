@@ -37,4 +37,5 @@ pub mod reachability;
 pub mod run;
 pub mod sys;
 pub mod tcp_check;
+mod threads;
 pub mod words;

@@ -6,6 +6,7 @@
 //! followed by the length of the question.
 
 use crate::sys;
+use crate::threads::Threads;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -13,7 +14,6 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_link::ether::Interfaces;
 use weft_link::Ports;
@@ -45,17 +45,8 @@ pub struct Reachability {
     /// Number of questions received, by the number of their sender.
     heard: Arc<Mutex<HashMap<u32, u64>>>,
     number: u32,
-    end: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Drop for Reachability {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
+    /// End with this value.
+    _threads: Threads,
 }
 
 fn open(ip: IpAddr, ports: Ports) -> io::Result<UdpSocket> {
@@ -130,16 +121,15 @@ impl Reachability {
             return Err(e);
         }
         let (to, answers) = channel();
-        let (heard, end) = (Arc::new(Mutex::default()), Arc::new(AtomicBool::new(false)));
+        let (heard, mut threads) = (Arc::new(Mutex::default()), Threads::default());
         let number = weft_link::random_u64() as u32;
-        let listen = |socket: &Arc<UdpSocket>| {
+        for socket in &sockets {
             let (socket, answers) = (Arc::clone(socket), to.clone());
-            let (heard, end) = (Arc::clone(&heard), Arc::clone(&end));
+            let (heard, end) = (Arc::clone(&heard), Arc::clone(&threads.end));
             let ear = Ear { socket, number, answers, heard, end };
-            std::thread::spawn(move || ear.listen())
-        };
-        let threads = sockets.iter().map(listen).collect();
-        Ok(Reachability { sockets, answers, heard, number, end, threads })
+            threads.all.push(std::thread::spawn(move || ear.listen()));
+        }
+        Ok(Reachability { sockets, answers, heard, number, _threads: threads })
     }
 
     /// Returns the addresses to which others may send questions, at most 64.

@@ -4,11 +4,11 @@
 //! A question is `weft-tcp`, and is answered by the same bytes in the same connection.
 
 use crate::reachability;
+use crate::threads::Threads;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weft_link::Ports;
 
@@ -21,17 +21,8 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// Sockets that take connections and answer a question in each.
 pub struct TcpCheck {
     listeners: Vec<TcpListener>,
-    end: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Drop for TcpCheck {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
+    /// End with this value.
+    _threads: Threads,
 }
 
 fn open(ip: IpAddr, ports: Ports) -> io::Result<TcpListener> {
@@ -86,13 +77,12 @@ impl TcpCheck {
         if let (true, Some(e)) = (listeners.is_empty(), failed) {
             return Err(e);
         }
-        let end = Arc::new(AtomicBool::new(false));
-        let serve = |listener: &TcpListener| {
-            let (listener, end) = (listener.try_clone()?, Arc::clone(&end));
-            Ok(std::thread::spawn(move || serve(&listener, &end)))
-        };
-        let threads = listeners.iter().map(serve).collect::<io::Result<_>>()?;
-        Ok(TcpCheck { listeners, end, threads })
+        let mut threads = Threads::default();
+        for listener in &listeners {
+            let (listener, end) = (listener.try_clone()?, Arc::clone(&threads.end));
+            threads.all.push(std::thread::spawn(move || serve(&listener, &end)));
+        }
+        Ok(TcpCheck { listeners, _threads: threads })
     }
 
     /// Returns the addresses at which connections are taken, at most 64.

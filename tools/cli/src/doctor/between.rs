@@ -215,11 +215,7 @@ fn udp(a: &mut Visitor, b: &mut Visitor) -> Result<(Check, Option<SocketAddr>)> 
         (a, b) => format!("UDP of ports {a} and {b}"),
     };
     let check = match arrived {
-        _ if to.is_empty() => Check::fail(
-            "udp",
-            format!("{way}: {} has no address that others could use", b.host),
-            "bring an interface up there and give it an address",
-        ),
+        _ if to.is_empty() => no_address("udp", &way, b),
         true => Check::fail(
             "udp",
             format!("{way}: datagrams arrive, and no answer comes back from {list}"),
@@ -232,6 +228,15 @@ fn udp(a: &mut Visitor, b: &mut Visitor) -> Result<(Check, Option<SocketAddr>)> 
         ),
     };
     Ok((check, None))
+}
+
+/// The check of a protocol where a host has no address to be reached at.
+fn no_address(protocol: &'static str, way: &str, host: &Visitor) -> Check {
+    Check::fail(
+        protocol,
+        format!("{way}: {} has no address that others could use", host.host),
+        "bring an interface up there and give it an address",
+    )
 }
 
 /// Checks TCP connections from host `a` to `b`; returns the first address of `b` that takes them.
@@ -261,11 +266,7 @@ fn tcp(a: &mut Visitor, b: &Visitor) -> Result<(Check, Option<SocketAddr>)> {
         ports => format!("TCP to ports {ports}"),
     };
     let check = match to.is_empty() {
-        true => Check::fail(
-            "tcp",
-            format!("{way}: {} has no address that others could use", b.host),
-            "bring an interface up there and give it an address",
-        ),
+        true => no_address("tcp", &way, b),
         false => Check::fail(
             "tcp",
             format!("{way}: no connection to {list}"),

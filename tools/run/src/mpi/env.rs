@@ -1,9 +1,9 @@
 //! `weft mpi-env`: the variables with which an MPI uses weft, for a shell.
 
 use super::command::is_passed_on;
-use super::judge::{self, Fit};
+use super::judge;
 use super::variables::{contradicting, keep_users, variables, Choice};
-use super::{choose, job_key, Selection};
+use super::{check_fit, choose, job_key, Selection};
 use crate::words;
 use anyhow::{bail, Result};
 use clap::ValueEnum;
@@ -114,16 +114,7 @@ fn passed_on(
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mpi = choose(&args.selection)?;
     let provider = judge::provider();
-    match judge::fit(&mpi, &provider).0 {
-        Fit::Yes => {}
-        Fit::Unknown(fault) => eprintln!("weft mpi-env: note: {}; {}", fault.why, fault.remedy),
-        Fit::No(fault) => bail!(
-            "{mpi} ({}) cannot use weft: {}; {}; `weft doctor --mpi` shows the others",
-            mpi.launcher.display(),
-            fault.why,
-            fault.remedy
-        ),
-    }
+    check_fit("weft mpi-env", &mpi, &provider)?;
     let Ok(provider) = provider else { bail!("no provider: `weft doctor --mpi` tells more") };
     let key = job_key()?;
     let choice = Choice::from(&args.selection);

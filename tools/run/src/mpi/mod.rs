@@ -40,7 +40,7 @@ use crate::words;
 use anyhow::{bail, Result};
 use command::{Plan, Request};
 use detect::Mpi;
-use judge::Fit;
+use judge::{Fit, Found};
 use served::Serving;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -187,15 +187,11 @@ fn place(args: &Args) -> Result<(Option<Vec<Share>>, usize)> {
     Ok((listed.named.then(|| hosts::place(hosts, ranks).0), ranks))
 }
 
-/// Returns the provider to use with this MPI.
-///
-/// # Errors
-/// The MPI cannot use it; the error names the fault and the fix.
-fn fitting(mpi: &Mpi) -> Result<provider::Provider> {
-    let provider = judge::provider();
-    match judge::fit(mpi, &provider).0 {
+/// Refuses an MPI that cannot use a provider; a command says if that is not known.
+fn check_fit(command: &str, mpi: &Mpi, provider: &Found) -> Result<()> {
+    match judge::fit(mpi, provider).0 {
         Fit::Yes => {}
-        Fit::Unknown(fault) => eprintln!("weft mpi: note: {}; {}", fault.why, fault.remedy),
+        Fit::Unknown(fault) => eprintln!("{command}: note: {}; {}", fault.why, fault.remedy),
         Fit::No(fault) => bail!(
             "{mpi} ({}) cannot use weft: {}; {}; `weft doctor --mpi` shows the others",
             mpi.launcher.display(),
@@ -203,6 +199,16 @@ fn fitting(mpi: &Mpi) -> Result<provider::Provider> {
             fault.remedy
         ),
     }
+    Ok(())
+}
+
+/// Returns the provider to use with this MPI.
+///
+/// # Errors
+/// The MPI cannot use it; the error names the fault and the fix.
+fn fitting(mpi: &Mpi) -> Result<provider::Provider> {
+    let provider = judge::provider();
+    check_fit("weft mpi", mpi, &provider)?;
     provider.map_err(|fault| anyhow::anyhow!("{}; {}", fault.why, fault.remedy))
 }
 

@@ -250,9 +250,9 @@ mod tests {
     #[test]
     fn barrier__ends_when_the_last_rank_arrives() {
         let mut server = Server::new("job".into(), 3);
-        assert!(server.handle(0, b"cmd=barrier_in").is_empty());
-        assert!(server.handle(0, b"cmd=barrier_in").is_empty());
-        assert!(server.handle(2, b"cmd=barrier_in").is_empty());
+        for rank in [0, 0, 2] {
+            assert!(server.handle(rank, b"cmd=barrier_in").is_empty());
+        }
         assert_eq!(server.handle(1, b"cmd=barrier_in").len(), 3);
         assert_eq!(server.stuck(), None);
     }

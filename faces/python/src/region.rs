@@ -8,7 +8,7 @@ use crate::request::Pending;
 use crate::sys::View;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyMemoryView;
+use pyo3::types::{PyMemoryView, PyTuple};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weft_models::regions::{Access, RegionId, SIZE_MAX};
@@ -256,13 +256,8 @@ impl PyHold {
     }
 
     /// Ends the operation. The array can be written no more.
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _kind: &Bound<'_, PyAny>,
-        _error: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(shown) = shown {
             let shown = shown.bind(py);

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
 
 # Checkers of types know this module, also where it is not installed.
@@ -66,12 +65,7 @@ class Watch:
     def __iter__(self) -> Self: ...
     def __next__(self) -> Event: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_error: object) -> None: ...
 
 @final
 class Names:
@@ -96,12 +90,7 @@ class Names:
     ) -> Watch: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_error: object) -> None: ...
 
 @final
 class Job:
@@ -125,12 +114,7 @@ class Job:
     ) -> _Kind: ...
     def delete(self, object: object) -> None: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_error: object) -> None: ...
 
 @final
 class Region:

@@ -28,11 +28,7 @@ impl Watch {
     pub fn next(&mut self, limit: Duration) -> Result<Option<NameEvent>, NamesError> {
         let end = Instant::now() + limit;
         loop {
-            let say = match self.early.pop_front() {
-                Some(say) => Some(say),
-                None => self.connection.next(Some(end))?.map(|(_, say)| say),
-            };
-            match say {
+            match next_say(&mut self.connection, &mut self.early, end)? {
                 Some(Say::Name(_, event)) => {
                     let is_ours = match &event.notice {
                         Notice::Published(b) | Notice::Withdrawn(b, _) => self.name.has(&b.name),
@@ -46,6 +42,18 @@ impl Watch {
                 None => return Ok(None),
             }
         }
+    }
+}
+
+/// Takes the next message: one that came early, or one that comes until a time.
+fn next_say(
+    connection: &mut Connection,
+    early: &mut VecDeque<Say>,
+    end: Instant,
+) -> Result<Option<Say>, NamesError> {
+    match early.pop_front() {
+        Some(say) => Ok(Some(say)),
+        None => Ok(connection.next(Some(end))?.map(|(_, say)| say)),
     }
 }
 
@@ -64,11 +72,7 @@ impl HostWatch {
     pub fn next(&mut self, limit: Duration) -> Result<Option<Say>, NamesError> {
         let end = Instant::now() + limit;
         loop {
-            let say = match self.early.pop_front() {
-                Some(say) => Some(say),
-                None => self.connection.next(Some(end))?.map(|(_, say)| say),
-            };
-            match say {
+            match next_say(&mut self.connection, &mut self.early, end)? {
                 Some(say @ (Say::Member(..) | Say::Hears(_))) => return Ok(Some(say)),
                 Some(_) => {}
                 None => return Ok(None),

@@ -186,6 +186,13 @@ fn unique__of_claims_at_the_same_time_one_holds() {
     }
 }
 
+/// Checks that a host gets the name for itself.
+fn is_free_for(world: &mut World, host: usize) {
+    let id = claim(world, host, name(5).unique());
+    world.run(seconds(1));
+    assert_eq!(world.node(host).standing(id), Some(node::Standing::Held));
+}
+
 #[test]
 fn unique__after_its_owner_ends_another_gets_it() {
     let mut world = World::joined(2, 5, Config::default());
@@ -194,9 +201,7 @@ fn unique__after_its_owner_ends_another_gets_it() {
     world.run(seconds(1));
     world.with(1, |n, now| n.withdraw(now, first));
     world.run(Duration::from_millis(5));
-    let second = claim(&mut world, 2, name(5).unique());
-    world.run(seconds(1));
-    assert_eq!(world.node(2).standing(second), Some(node::Standing::Held));
+    is_free_for(&mut world, 2);
 }
 
 #[test]
@@ -227,9 +232,7 @@ fn unique__an_agent_killed_in_the_middle_of_a_claim_leaves_the_name_free() {
     world.with(2, |n, now| n.claim(now, name(5).unique())).unwrap();
     world.kill(2);
     world.run(seconds(6));
-    let id = claim(&mut world, 3, name(5).unique());
-    world.run(seconds(1));
-    assert_eq!(world.node(3).standing(id), Some(node::Standing::Held));
+    is_free_for(&mut world, 3);
 }
 
 #[test]

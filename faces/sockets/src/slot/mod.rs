@@ -311,10 +311,15 @@ impl Slot {
 
 /// Takes a free slot for a new connection.
 pub fn take() -> Option<usize> {
+    take_or_reap(take_from)
+}
+
+/// Takes a place; if none is free, once more without those of processes that have ended.
+fn take_or_reap(take: fn(&Region) -> Option<usize>) -> Option<usize> {
     let region = region()?;
-    take_from(region).or_else(|| {
+    take(region).or_else(|| {
         holders::reap_all(region);
-        take_from(region)
+        take(region)
     })
 }
 
@@ -339,11 +344,7 @@ fn take_from(region: &Region) -> Option<usize> {
 
 /// Takes a place for a new epoll set.
 pub fn take_set() -> Option<usize> {
-    let region = region()?;
-    take_set_from(region).or_else(|| {
-        holders::reap_all(region);
-        take_set_from(region)
-    })
+    take_or_reap(take_set_from)
 }
 
 fn take_set_from(region: &Region) -> Option<usize> {

@@ -99,12 +99,18 @@ fn connection() -> (TcpStream, TcpStream) {
 /// ends.
 fn called(agent: &Served) -> [(Program, TcpStream); 2] {
     let (a, b) = (Program::of(agent), Program::of(agent));
+    let [one, other] = call(&a, &b);
+    [(a, one), (b, other)]
+}
+
+/// Returns a connection for whose ends two programs are called, by the tokens 1 and 2.
+fn call(a: &Program, b: &Program) -> [TcpStream; 2] {
     let (one, other) = connection();
     a.asks(1, &one);
     b.asks(2, &other);
     a.is_called(1);
     b.is_called(2);
-    [(a, one), (b, other)]
+    [one, other]
 }
 
 #[test]
@@ -211,12 +217,7 @@ fn program__nonsense_ends_its_connection_alone() {
 
 /// Pairs both ends of a connection.
 fn pairs(agent: &Served) {
-    let (a, b) = (Program::of(agent), Program::of(agent));
-    let (one, other) = connection();
-    a.asks(1, &one);
-    b.asks(2, &other);
-    a.is_called(1);
-    b.is_called(2);
+    let [(a, one), (b, other)] = called(agent);
     a.shows(1, &one);
     b.shows(2, &other);
     for program in [a, b] {
@@ -235,11 +236,7 @@ impl Drop for Fills {
 
 /// Shows a socket whose lock a call has that reads the page.
 fn hold_socket(a: &Program, b: &Program, page: &Arc<LatePage>) -> Vec<OwnedFd> {
-    let (one, other) = connection();
-    a.asks(1, &one);
-    b.asks(2, &other);
-    a.is_called(1);
-    b.is_called(2);
+    let [one, other] = call(a, b);
     let (page, socket) = (Arc::clone(page), one.try_clone().unwrap());
     let _sends = std::thread::spawn({
         let page = Arc::clone(&page);

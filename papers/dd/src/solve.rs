@@ -25,8 +25,6 @@ const LEFT: f64 = 0.02;
 const ROUNDING: f64 = 2e-14;
 /// Rows move if the largest cost of a rank falls at least by this factor.
 const WORTH: f64 = 1.05;
-/// Iterations between two divisions of rows.
-const DIVIDE: u64 = 2;
 
 /// Solves on one processor, without messages: the reference for [`run`].
 ///
@@ -110,7 +108,7 @@ struct Solver<'a> {
     relax: [Relax; 3],
     /// The fields before the iteration.
     before: Fields,
-    /// Time of the rows since they were last divided, and before, in s.
+    /// Time of the rows since the last look at their division, and before, in s.
     recent: Vec<f64>,
     earlier: Vec<f64>,
     moved: u64,
@@ -174,7 +172,7 @@ impl<'a> Solver<'a> {
             if largest <= self.tolerance() {
                 return Ok(End::Converged);
             }
-            if self.params.balance && iteration % DIVIDE == 0 {
+            if self.params.balance {
                 self.divide().await?;
             }
         }
@@ -375,9 +373,8 @@ impl<'a> Solver<'a> {
         let checksum = parts.fold(0, u64::wrapping_add);
         let checksum = self.team.sum_whole(vec![checksum]).await?[0];
         self.team.gather([psi, electrons, holes], self.mesh.cols, &self.division).await?;
-        let seconds: Vec<f64> =
-            self.recent.iter().zip(&self.earlier).map(|(new, old)| new + old).collect();
-        let imbalance_costs = self.team.sum(seconds).await?;
+        let own = self.recent.iter().zip(&self.earlier).map(|(new, old)| new + old).collect();
+        let seconds = self.team.sum(own).await?;
         let work = self.team.sum_whole(self.part.work.clone()).await?;
         let cost = |(work, seconds): (&u64, &f64)| RowCost { work: *work, seconds: *seconds };
         Ok(Outcome {
@@ -386,8 +383,8 @@ impl<'a> Solver<'a> {
             columns: self.mesh.cols,
             solutions,
             steps,
-            imbalance: self.division.imbalance(&imbalance_costs),
-            rows: work.iter().zip(&imbalance_costs).map(cost).collect(),
+            imbalance: self.division.imbalance(&seconds),
+            rows: work.iter().zip(&seconds).map(cost).collect(),
             moved: self.moved,
             maps: (self.team.rank() == 0).then(|| self.maps()),
             checksum,

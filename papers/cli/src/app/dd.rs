@@ -58,7 +58,7 @@ pub struct Input {
     #[arg(long, value_enum, default_value = "red-black")]
     method: Order,
     /// A solution is found when an iteration changes no potential by more than this
-    #[arg(long, value_name = "VOLTS", default_value_t = 1e-9)]
+    #[arg(long, value_name = "VOLTS", default_value = "1e-9")]
     tolerance: f64,
     /// Most iterations for a voltage
     #[arg(long, value_name = "N", default_value_t = 300)]

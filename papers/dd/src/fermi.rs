@@ -63,7 +63,7 @@ pub fn inverse(value: f64) -> f64 {
         // Newton's method for the logarithm, which is concave.
         let change = (value / found).ln() * found / slope;
         eta += change;
-        if !(change.abs() > 1e-14 * eta.abs().max(1.0)) {
+        if change.is_nan() || change.abs() <= 1e-14 * eta.abs().max(1.0) {
             break;
         }
     }

@@ -83,7 +83,7 @@ impl Params {
     /// The first fault.
     pub fn check(&self, ranks: usize) -> Result<(), ParamsError> {
         self.device.check().map_err(ParamsError::Device)?;
-        if !(self.tolerance > 0.0) {
+        if self.tolerance.is_nan() || self.tolerance <= 0.0 {
             return Err(ParamsError::Tolerance(self.tolerance));
         }
         match self.device.rows() {

@@ -300,7 +300,7 @@ fn extend(
     for k in 1..=count {
         let place = start + length * (sum(k) / whole);
         let last = places.last().copied().unwrap_or(0.0);
-        if !(place > last) {
+        if place.is_nan() || place <= last {
             return Err(words.fault(format!("grade {grade} leaves no distance between lines")));
         }
         places.push(place);

@@ -224,7 +224,7 @@ impl<'a> Part<'a> {
                 / (diagonal + c * (electrons.slope + holes.slope));
             psi += step.clamp(-LONGEST, LONGEST);
             share = diagonal / (diagonal + c * (electrons.slope + holes.slope));
-            if !(step.abs() > SHORT) {
+            if step.is_nan() || step.abs() <= SHORT {
                 break;
             }
         }

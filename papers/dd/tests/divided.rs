@@ -27,7 +27,7 @@ fn simulate(params: &Params, config: SimConfig) -> Vec<Outcome> {
 
 #[test]
 fn run__same_bits_as_sequential_on_any_number_of_ranks() {
-    let params = params(DIODE, "from 0.2 to 0.4 step 0.2");
+    let params = params(DIODE, "from 0.1 to 0.2 step 0.1");
     let expected = sequential(&params, &|_| {});
     for (ranks, balance) in [(1, true), (2, false), (3, true), (7, true), (21, true)] {
         let params = Params { balance, ..params.clone() };
@@ -44,8 +44,8 @@ fn run__same_bits_as_sequential_on_any_number_of_ranks() {
 
 #[test]
 fn run__same_bits_by_jacobi_under_loss_and_while_rows_move() {
-    let mut params = params(LASER, "from 0.8 to 0.8 step 0.1");
-    params.tolerance = 1e-4;
+    let mut params = params(LASER, "from 0.1 to 0.1 step 0.1");
+    params.tolerance = 1e-3;
     for method in [Method::RedBlack, Method::Jacobi] {
         let params = Params { method, ..params.clone() };
         let expected = sequential(&params, &|_| {});

@@ -98,7 +98,7 @@ pub use choices::Choices;
 pub use clock::Clock;
 pub use endpoint::{ActiveMessage, Completed, CompletionQueue};
 pub use endpoint::{ConnectError, Endpoint, Operation, Status};
-pub use group::{Element, Group, GroupError, Op, Started, Tree};
+pub use group::{Element, Group, GroupError, Op, Over, Started, Tree};
 pub use job::{Job, JobError, Links};
 pub use selflink::SelfLink;
 pub use shared::{Cancel, SharedEndpoint, SharedJob};

@@ -217,7 +217,7 @@ fn root__that_two_of_three_ranks_are() {
     // Rank 2 takes the message of rank 0, and has another one of rank 1.
     let said = noticed(3, |group| {
         let root = if group.rank() == 1 { 1 } else { 0 };
-        let flat = group.broadcast_over(Tree::Flat, root, vec![7; 32]);
+        let flat = group.over(Tree::Flat).broadcast(root, vec![7; 32]);
         group.endpoint().block_on(flat).map(drop)
     });
     assert!(said.iter().all(|said| said.contains("a broadcast from 1 ")), "{said:?}");
@@ -237,7 +237,7 @@ fn root__a_difference_some_operations_ago() {
 fn tree__of_another_shape() {
     let ends = ranks(5, |group| {
         let tree = if group.rank() == 4 { Tree::Chain } else { Tree::Flat };
-        group.endpoint().block_on(group.barrier_over(tree))
+        group.endpoint().block_on(group.over(tree).barrier())
     });
     all_say(&ends, &["rank 4", "over the chain tree", "over the flat tree"]);
 }

@@ -182,7 +182,7 @@ fn reduce__bits_of_floating_point_numbers_are_an_error() {
         };
         ends(world.reduce_blocking(0, vec![1.0f32], op).err());
         ends(world.allreduce_blocking(vec![1.0f64], op).err());
-        ends(world.allreduce_over(weft::Tree::Flat, vec![1.0f64], op).wait().err());
+        ends(world.over(weft::Tree::Flat).allreduce(vec![1.0f64], op).wait().err());
     }
 }
 

@@ -77,7 +77,7 @@ fn gather__over_every_tree_to_every_root() {
         for root in 0..group.size() {
             let own = || message(group.rank(), 1000 * group.rank());
             let direct = group.endpoint().block_on(group.gather(root, own())).unwrap();
-            let over = group.endpoint().block_on(group.gather_over(tree, root, own())).unwrap();
+            let over = group.endpoint().block_on(group.over(tree).gather(root, own())).unwrap();
             let each = || (0..group.size()).map(|r| message(r, 1000 * r)).collect::<Vec<_>>();
             let wanted = (group.rank() == root).then(each);
             assert!(direct == wanted && over == wanted, "at {} to {root}", group.rank());
@@ -93,12 +93,12 @@ fn allreduce__over_every_tree_gives_all_ranks_the_same_bits() {
         for len in [1, 20_000] {
             let own = vec![group.rank() as u64 + 1; len];
             let doubled = endpoint.block_on(group.allreduce(own.clone(), Op::Sum)).unwrap();
-            let over = endpoint.block_on(group.allreduce_over(tree, own, Op::Sum)).unwrap();
+            let over = endpoint.block_on(group.over(tree).allreduce(own, Op::Sum)).unwrap();
             assert!(over == vec![size * (size + 1) / 2; len] && doubled == over, "{len}");
         }
         // Floating-point sums, which depend on the order of additions.
         let own = vec![0.1 * (group.rank() + 1) as f64];
-        let sum = endpoint.block_on(group.allreduce_over(tree, own, Op::Sum)).unwrap()[0];
+        let sum = endpoint.block_on(group.over(tree).allreduce(own, Op::Sum)).unwrap()[0];
         let all = endpoint.block_on(group.allgather(sum.to_bits().to_le_bytes().into())).unwrap();
         assert!(all.iter().all(|bits| bits[..] == sum.to_bits().to_le_bytes()), "{all:?}");
     });
@@ -154,7 +154,7 @@ fn barrier__over_every_tree_no_rank_leaves_before_all_have_come() {
                     come.fetch_add(1, Ordering::AcqRel);
                     match round % 2 {
                         0 => group.endpoint().block_on(group.barrier()).unwrap(),
-                        _ => group.endpoint().block_on(group.barrier_over(tree)).unwrap(),
+                        _ => group.endpoint().block_on(group.over(tree).barrier()).unwrap(),
                     }
                     assert!(come.load(Ordering::Acquire) >= round * size, "{tree:?} of {size}");
                 }
@@ -266,7 +266,7 @@ fn tree__of_the_configuration_decides_the_partners() {
                 assert_eq!((partners(group), partners(&below)), (at_root, at_root), "{tree:?}");
                 // A single call may name another tree.
             }
-            endpoint.block_on(below.broadcast_over(Tree::Flat, 0, vec![1])).unwrap();
+            endpoint.block_on(below.over(Tree::Flat).broadcast(0, vec![1])).unwrap();
             assert!(group.rank() != 0 || partners(&below) == 7);
             group.set_tree(Tree::Flat);
             endpoint.block_on(group.broadcast(0, vec![1])).unwrap();

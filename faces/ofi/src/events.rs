@@ -20,7 +20,8 @@ struct Waiting {
     failures: VecDeque<EqErrEntry>,
 }
 
-/// An event queue. Its lock is its own: it belongs to a fabric, and domains of several threads report to it.
+/// An event queue. Its lock is its own: it belongs to a fabric, and domains of several threads
+/// report to it.
 #[derive(Default)]
 pub struct Events {
     waiting: Mutex<Waiting>,

@@ -109,13 +109,12 @@ fn leq__that_diverges_fails() {
 /// come to rest names the place and leaves the last state.
 #[test]
 fn dd__describes_devices_and_says_where_it_stays() {
-    let dir = scratch("dd");
-    std::fs::create_dir_all(&dir).unwrap();
-    let file = dir.join("own.dev");
+    let dir = Folder::new(env!("CARGO_TARGET_TMPDIR"), "dd");
+    let file = dir.file("own.dev");
     let name = file.to_str().unwrap();
     let text = APP.text(&["dd", "--print", "--example", "laser"]);
     std::fs::write(&file, text.replace("from 0 to 1.4", "from 0 to 0.1")).unwrap();
-    let out = dir.join("out");
+    let out = dir.file("out");
     let words = ["dd", "--device", name, "--check", "--out", out.to_str().unwrap()];
     let said = APP.text(&words);
     assert!(said.contains("solutions        2 (all converged)") && said.contains("PASS"), "{said}");
@@ -145,7 +144,6 @@ fn dd__describes_devices_and_says_where_it_stays() {
         let err = String::from_utf8_lossy(&done.stderr);
         assert!(err.starts_with(&format!("weft: {name}: {expected}")), "{err}");
     }
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

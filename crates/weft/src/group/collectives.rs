@@ -3,18 +3,17 @@
 
 use super::agree::{Kind, What};
 use super::call::Call;
-use super::element::{decode, encode};
 use super::{Element, Group, GroupError, Op, Started, Tree};
 use std::future::Future;
 use std::ops::Range;
 use weft_core::OpError;
 
 /// The message of each rank, in order of rank.
-type Messages = Vec<Vec<u8>>;
+pub(super) type Messages = Vec<Vec<u8>>;
 
 impl Group {
     /// Begins the next collective operation, of `bytes` that ranks give alike, if that is known.
-    fn begin<T, F>(
+    pub(super) fn begin<T, F>(
         &self,
         (what, bytes): (What, Option<usize>),
         work: impl FnOnce(Call) -> F + 'static,
@@ -28,7 +27,7 @@ impl Group {
     }
 
     /// Begins it after a check.
-    fn begin_if<T, F>(
+    pub(super) fn begin_if<T, F>(
         &self,
         check: Result<(), OpError>,
         what: (What, Option<usize>),
@@ -58,25 +57,13 @@ impl Group {
         self.barrier().wait()
     }
 
-    /// Ends when every rank has called this barrier. Messages go over a tree that all ranks name:
-    /// up to rank 0, and down again. A [`barrier`](Self::barrier) without a tree sends more
-    /// messages in all, but fewer of them in sequence, unless the tree is flat, which suits few
-    /// ranks.
-    pub fn barrier_over(&self, kind: Tree) -> Started<()> {
-        let what = (What::of(Kind::Barrier).over(kind), None);
-        self.begin(what, move |call| async move {
-            call.do_reduce((kind, 0), Vec::<u64>::new(), Op::Sum).await?;
-            call.do_broadcast((kind, 0), Vec::new()).await.map(drop)
-        })
-    }
-
     /// Gives every rank the root's `data`; the other ranks may pass an empty vector.
     ///
     /// All ranks name the same `root`. Otherwise a rank that needs nothing from the others, such as
     /// each of two roots, may end without an error. The next operation of the group that takes a
     /// message of the other rank then ends with `Mismatch`.
     pub fn broadcast(&self, root: usize, data: Vec<u8>) -> Started<Vec<u8>> {
-        self.broadcast_over(self.inner.tree.get(), root, data)
+        self.over(self.inner.tree.get()).broadcast(root, data)
     }
 
     /// Gives every rank the root's `data` by [`broadcast`](Self::broadcast), and returns at the end
@@ -86,16 +73,6 @@ impl Group {
     /// A rank that is needed failed, or there is no such root.
     pub fn broadcast_blocking(&self, root: usize, data: Vec<u8>) -> Result<Vec<u8>, GroupError> {
         self.broadcast(root, data).wait()
-    }
-
-    /// Gives every rank the root's `data`, over a tree that all ranks name; see
-    /// [`broadcast`](Self::broadcast).
-    pub fn broadcast_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Vec<u8>> {
-        let len = (root == self.rank()).then_some(data.len());
-        let what = (What::of(Kind::Broadcast).over(kind).root(root), len);
-        self.begin_if(self.has_rank(root), what, move |call| async move {
-            call.do_broadcast((kind, root), data).await
-        })
     }
 
     /// Combines the vectors of all ranks, position by position, at the root; `None` on other ranks.
@@ -108,7 +85,7 @@ impl Group {
         values: Vec<T>,
         op: Op,
     ) -> Started<Option<Vec<T>>> {
-        self.reduce_over(self.inner.tree.get(), root, values, op)
+        self.over(self.inner.tree.get()).reduce(root, values, op)
     }
 
     /// Combines the vectors of all ranks at the root by [`reduce`](Self::reduce), and returns at
@@ -123,23 +100,6 @@ impl Group {
         op: Op,
     ) -> Result<Option<Vec<T>>, GroupError> {
         self.reduce(root, values, op).wait()
-    }
-
-    /// Combines the vectors of all ranks at the root, over a tree that all ranks name; see
-    /// [`reduce`](Self::reduce).
-    pub fn reduce_over<T: Element>(
-        &self,
-        kind: Tree,
-        root: usize,
-        values: Vec<T>,
-        op: Op,
-    ) -> Started<Option<Vec<T>>> {
-        let what = What::of(Kind::Reduce).values::<T>(op).over(kind).root(root);
-        let what = (what, Some(values.len() * T::SIZE));
-        let check = takes::<T>(op).and_then(|()| self.has_rank(root));
-        self.begin_if(check, what, move |call| async move {
-            call.do_reduce((kind, root), values, op).await
-        })
     }
 
     /// Combines the vectors of all ranks, position by position, on every rank (recursive doubling).
@@ -165,26 +125,9 @@ impl Group {
         self.allreduce(values, op).wait()
     }
 
-    /// Combines the vectors of all ranks on every rank, over a tree that all ranks name: the
-    /// vectors are reduced to rank 0, which broadcasts the result. This method sends fewer messages
-    /// in all, which pays for long vectors if ranks share wires.
-    pub fn allreduce_over<T: Element>(
-        &self,
-        kind: Tree,
-        values: Vec<T>,
-        op: Op,
-    ) -> Started<Vec<T>> {
-        let what = What::of(Kind::Allreduce).values::<T>(op).over(kind);
-        let what = (what, Some(values.len() * T::SIZE));
-        self.begin_if(takes::<T>(op), what, move |call| async move {
-            let all = call.do_reduce((kind, 0), values, op).await?;
-            let all = all.map(|values| encode(&values)).unwrap_or_default();
-            Ok(decode(&call.do_broadcast((kind, 0), all).await?))
-        })
-    }
-
-    /// Combines the vectors of all ranks, position by position, and gives each rank one block of the
-    /// result: the first `counts[0]` values to rank 0, the next `counts[1]` to rank 1, and so on.
+    /// Combines the vectors of all ranks, position by position, and gives each rank one block of
+    /// the result: the first `counts[0]` values to rank 0, the next `counts[1]` to rank 1, and so
+    /// on.
     /// All ranks give the same counts. The values are combined in the order of ranks.
     ///
     /// # Errors
@@ -228,7 +171,7 @@ impl Group {
     /// Collects one message of every rank at the root, in order of rank; `None` on other ranks.
     /// Each rank sends straight to the root, so no byte crosses a network twice.
     pub fn gather(&self, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
-        self.gather_over(Tree::Flat, root, data)
+        self.over(Tree::Flat).gather(root, data)
     }
 
     /// Collects one message of every rank at the root by [`gather`](Self::gather), and returns at
@@ -242,16 +185,6 @@ impl Group {
         data: Vec<u8>,
     ) -> Result<Option<Messages>, GroupError> {
         self.gather(root, data).wait()
-    }
-
-    /// Collects one message of every rank at the root, over a tree that all ranks name: inner ranks
-    /// add their message to those from below, so the root receives fewer messages, which pays for
-    /// short ones.
-    pub fn gather_over(&self, kind: Tree, root: usize, data: Vec<u8>) -> Started<Option<Messages>> {
-        let what = (What::of(Kind::Gather).over(kind).root(root), None);
-        self.begin_if(self.has_rank(root), what, move |call| async move {
-            call.do_gather((kind, root), data).await
-        })
     }
 
     /// Gives each rank `r` the root's `data[r]`; the other ranks may pass an empty vector. The root
@@ -323,7 +256,7 @@ impl Group {
         }
     }
 
-    fn has_rank(&self, rank: usize) -> Result<(), OpError> {
+    pub(super) fn has_rank(&self, rank: usize) -> Result<(), OpError> {
         (rank < self.size()).then_some(()).ok_or_else(|| self.no_rank(rank))
     }
 }
@@ -341,6 +274,6 @@ fn blocks(counts: &[usize]) -> Vec<Range<usize>> {
 
 /// # Errors
 /// Fails if values of type `T` cannot be combined by `op`.
-fn takes<T: Element>(op: Op) -> Result<(), OpError> {
+pub(super) fn takes<T: Element>(op: Op) -> Result<(), OpError> {
     T::takes(op).then_some(()).ok_or(OpError::NoSuchOp)
 }

@@ -10,10 +10,12 @@ mod call;
 mod collectives;
 mod element;
 mod notices;
+mod over;
 mod started;
 mod steps;
 
 pub use element::{Element, Op};
+pub use over::Over;
 pub use started::{GroupError, Started};
 pub use weft_core::group::tree::Tree;
 

@@ -170,7 +170,8 @@ impl Call {
         others.map(|rank| self.expect(rank, len(rank))).collect()
     }
 
-    /// Starts a message to each other rank, first to the next one: no two ranks begin with the same.
+    /// Starts a message to each other rank, first to the next one: no two ranks begin with the same
+    /// one.
     fn post_each(&self, data: impl Fn(usize) -> Vec<u8>) -> Result<Vec<Sent>, OpError> {
         let others = (1..self.size()).map(|step| (self.rank() + step) % self.size());
         others.map(|rank| self.post(rank, data(rank))).collect()

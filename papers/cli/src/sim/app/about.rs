@@ -51,6 +51,13 @@ pub const BARNES: About = About {
     usual: &[("bodies", "4096"), ("steps", "4")],
 };
 
+pub const DD: About = About {
+    title: "DD",
+    things: "exponentials and points",
+    time: ("ns-per-unit", "5", "an exponential, and of a point of a linear equation"),
+    usual: &[("tolerance", "1e-5")],
+};
+
 pub const LEQ: About = About {
     title: "LEQ",
     things: "products",

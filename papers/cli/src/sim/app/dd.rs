@@ -1,46 +1,30 @@
 //! `weft sim app dd`.
 
-use super::bar::{Bar, Mark, Shown};
-use super::case::{Case, Given, Placed, Time};
+use super::about::{self, About};
+use super::bar::{Bar, Mark};
+use super::case::{Case, Given, Host, Placed};
+use super::hosts::Fault;
 use super::report::Figures;
 use crate::app::dd;
 use anyhow::Result;
-use clap::Command;
 use std::rc::Rc;
-use weft::GroupError;
+use weft_apps::Stopped;
 use weft_dd::{Outcome, Params, Step};
-use weft_sim::Env;
 
-/// The application.
-#[derive(Debug)]
-pub struct Dd;
+/// The options of the application.
+pub type Dd = Placed<dd::Input>;
 
 fn mark(step: Step) -> Mark {
     Mark { done: step.solution as u64, of: step.solutions as u64, change: step.change() }
 }
 
 impl Case for Dd {
-    const NAME: &'static str = "app dd";
-    const TITLES: [&'static str; 2] = ["simulated DD", "sequential DD"];
-    const THINGS: &'static str = "exponentials and points";
-    const TIME: Time = (
-        "ns-per-unit",
-        "5",
-        "Computing time of an exponential, and of a point of a linear equation, in nanoseconds of \
-         virtual time",
-    );
-    type Options = Placed<dd::Input>;
+    const ABOUT: &'static About = &about::DD;
     type Input = Params;
     type Outcome = Outcome;
-    type Error = GroupError;
 
-    fn usual(command: Command) -> Command {
-        command.mut_arg("tolerance", |tolerance| tolerance.default_value("1e-5"))
-    }
-
-    fn input(own: &Self::Options, given: &Given<'_>) -> Result<Params> {
-        let hosts = given.hosts();
-        let params = own.input.params(hosts, own.room.part(hosts))?;
+    fn input(&self, given: &Given<'_>) -> Result<Params> {
+        let params = self.input.params(given.hosts(), given.memory(&self.room))?;
         Ok(Params { ns_per_unit: Some(given.ns_each), ..params })
     }
 
@@ -48,17 +32,12 @@ impl Case for Dd {
         Some(params.tolerance)
     }
 
-    async fn program(
-        env: Env,
-        params: Rc<Params>,
-        _: f64,
-        bar: Shown,
-    ) -> Result<Outcome, GroupError> {
-        weft_dd::run(&env.world(), &params, &|step| bar.at(mark(step))).await
+    async fn program(host: Host, params: Rc<Params>) -> Result<Outcome, Fault> {
+        Ok(weft_dd::run(&host.env.world(), &params, &|step| host.at(mark(step))).await?)
     }
 
-    fn sequential(params: &Params, bar: &Bar) -> Outcome {
-        weft_dd::sequential(params, &|step| bar.at(mark(step)))
+    fn sequential(params: &Params, bar: &Bar) -> Result<Outcome, Stopped> {
+        Ok(weft_dd::sequential(params, &|step| bar.at(mark(step))))
     }
 
     fn agrees(outcome: &Outcome, sequential: &Outcome) -> bool {

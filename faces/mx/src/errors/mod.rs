@@ -13,9 +13,9 @@ use weft_ffi::sys::lock::SEATS;
 pub type Handler = extern "C" fn(*const c_char, Return) -> Return;
 
 /// The handler that the program has set for all.
-static OF_ALL: Kept = Kept::NONE;
+static OF_ALL: Kept = Kept::none();
 /// The handlers of endpoints, by slot; none for that of all.
-static OF_ENDPOINTS: [Kept; SEATS] = [const { Kept::NONE }; SEATS];
+static OF_ENDPOINTS: [Kept; SEATS] = [const { Kept::none() }; SEATS];
 
 /// Sets the handler of an endpoint, or none.
 pub fn set_of_endpoint(slot: u8, handler: Option<Handler>) {

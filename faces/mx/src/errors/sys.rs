@@ -27,8 +27,10 @@ pub static MX_ERRORS_RETURN: Handler = returns;
 pub struct Kept(AtomicPtr<()>);
 
 impl Kept {
-    /// None.
-    pub const NONE: Kept = Kept(AtomicPtr::new(std::ptr::null_mut()));
+    /// Returns one without a handler.
+    pub const fn none() -> Kept {
+        Kept(AtomicPtr::new(std::ptr::null_mut()))
+    }
 
     /// Sets the handler, or none.
     pub fn set(&self, handler: Option<Handler>) {

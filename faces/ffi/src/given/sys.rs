@@ -58,7 +58,7 @@ impl<'a, T: Copy> Place<'a, T> {
     /// Returns the place as the first one of a list.
     ///
     /// # Safety
-    /// If it is there, as many values are, and they take at most `isize::MAX` bytes.
+    /// If it is there, as many values are, as far as any are used.
     #[inline]
     pub unsafe fn list(self, count: usize) -> List<'a, T> {
         List { first: self, count }
@@ -95,11 +95,13 @@ impl<'a, T: Copy> List<'a, T> {
         self.first.is_there()
     }
 
-    /// Returns the values, if they are there.
+    /// Returns the values, if they are there, and no more than memory has.
     #[inline]
     pub fn read(self) -> Option<&'a [T]> {
+        let len = self.count.checked_mul(size_of::<T>())?;
+        let is_there = self.is_there() && len <= isize::MAX as usize;
         // SAFETY: promised where the list was made.
-        self.is_there().then(|| unsafe { std::slice::from_raw_parts(self.first.0, self.count) })
+        is_there.then(|| unsafe { std::slice::from_raw_parts(self.first.0, self.count) })
     }
 
     /// Stores as many values as there are places for.

@@ -84,11 +84,11 @@ impl AutodiscoveryList<'_> {
     /// `VIP_INVALID_PARAMETER`: the list is not there.
     pub fn answer(at: Place<'_, Self>, hosts: &[Ipv4Addr]) -> Answer {
         let list = at.read().ok_or(Code::InvalidParameter)?;
-        // SAFETY: the program has as many places as it says.
-        let places = unsafe { list.addresses.list(list.count as usize) }.read();
-        let places = places.unwrap_or_default();
+        let most = hosts.len().min(list.count as usize);
+        // SAFETY: the program has as many places as it says, or more.
+        let places = unsafe { list.addresses.list(most) }.read().unwrap_or_default();
         places.iter().zip(hosts).for_each(|(place, host)| place.offer(*host, &[]));
-        let found = if places.is_empty() { hosts.len() } else { hosts.len().min(places.len()) };
+        let found = if places.is_empty() { hosts.len() } else { places.len() };
         at.store(AutodiscoveryList { count: found as c_ulong, ..list });
         Ok(())
     }
@@ -128,6 +128,10 @@ mod tests {
         // SAFETY: there is room for addresses without a discriminator.
         let mut places = unsafe { [RawAddress::new(&mut first), RawAddress::new(&mut second)] };
         let addresses = List::of(&mut places).first();
+        // No program has so many places: no more are used than there are hosts.
+        let mut list = AutodiscoveryList { hops: 1, addresses, count: c_ulong::MAX };
+        assert_eq!(AutodiscoveryList::answer(Place::of(&mut list), &hosts[1..]), Ok(()));
+        assert_eq!(list.count, 2);
         let mut list = AutodiscoveryList { hops: 1, addresses, count: 2 };
         assert_eq!(AutodiscoveryList::answer(Place::of(&mut list), &hosts), Ok(()));
         assert_eq!((list.count, first[7], second[7]), (2, 1, 2));

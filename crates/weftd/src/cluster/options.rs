@@ -39,32 +39,32 @@ pub struct ClusterOptions {
 pub struct ClusterLine {
     /// Make one cluster with the agents of other hosts that have this name and its key: hosts and
     /// names, `weft cluster`, `weft names`
-    #[arg(long = "cluster", value_name = "NAME", value_parser = name)]
-    name: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    cluster: Option<String>,
     /// Its key, made by `weft cluster init` [default: /etc/weft/cluster.key for root,
     /// ~/.config/weft/cluster.key for other users]
-    #[arg(long = "cluster-key", value_name = "FILE", requires = "name")]
+    #[arg(long = "cluster-key", value_name = "FILE", requires = "cluster")]
     key: Option<PathBuf>,
     /// Places of other agents, separated by commas: HOST, HOST:PORT, n[1-9], a name with several
     /// addresses (a headless service), @FILE, slurm (the hosts of the allocation); one without a
     /// port is reached at this agent's --cluster-port; they are looked up again and again
-    #[arg(long, value_name = "LIST", action = ArgAction::Append, requires = "name")]
+    #[arg(long, value_name = "LIST", action = ArgAction::Append, requires = "cluster")]
     join: Vec<String>,
     /// UDP port of the agents [default: 7117]
-    #[arg(long = "cluster-port", value_name = "N", requires = "name")]
+    #[arg(long = "cluster-port", value_name = "N", requires = "cluster")]
     port: Option<u16>,
     /// Address at which others reach this agent [default: by route]
-    #[arg(long = "cluster-address", value_name = "IP", requires = "name")]
+    #[arg(long = "cluster-address", value_name = "IP", requires = "cluster")]
     address: Option<IpAddr>,
     /// Call agents on the local network [default: on]
-    #[arg(long = "cluster-multicast", value_name = "on|off", requires = "name")]
+    #[arg(long = "cluster-multicast", value_name = "on|off", requires = "cluster")]
     multicast: Option<Switch>,
     /// Silence after which a host is lost, the same on all hosts, 50 to 30000 [default: 1500]
     #[arg(
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u64).range(50..=30_000),
-        requires = "name"
+        requires = "cluster"
     )]
     tolerance_ms: Option<u64>,
     /// Claims of names of one user, 1 to 65535 [default: 1024]
@@ -72,7 +72,7 @@ pub struct ClusterLine {
         long = "names-quota",
         value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..),
-        requires = "name"
+        requires = "cluster"
     )]
     claims: Option<u16>,
     /// USERS:TYPES:WORDS, as 1000-1999:5000-5999:no-claim,see-own; repeat for more, the first that
@@ -82,7 +82,7 @@ pub struct ClusterLine {
         value_name = "RULE",
         action = ArgAction::Append,
         value_parser = rule,
-        requires = "name"
+        requires = "cluster"
     )]
     rules: Vec<Rule>,
 }
@@ -112,7 +112,7 @@ impl ClusterLine {
             join.extend(places.map_err(|e| wrong(format_args!("--join {list:?}: {e}")))?);
         }
         Ok(ClusterOptions {
-            name: self.name.unwrap_or_default(),
+            name: self.cluster.unwrap_or_default(),
             key: self.key,
             join,
             port,

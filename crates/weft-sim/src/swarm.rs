@@ -374,6 +374,8 @@ async fn collectives(env: Env, shared: Rc<Shared>) {
 async fn collective(world: &weft::Group, index: usize, c: &Collective) -> Option<String> {
     let (rank, size) = (world.rank(), world.size());
     let bytes = |of: usize, len: usize| vec![(index * 31 + of) as u8; len];
+    let mine = |len: usize| (0..len).map(|i| (rank + i) as u64).collect();
+    let sum = |i: usize| (size * (size - 1) / 2 + size * i) as u64;
     let right = match *c {
         Collective::Barrier => world.barrier().await.map(|()| true),
         Collective::Broadcast { root, len } => {
@@ -381,10 +383,14 @@ async fn collective(world: &weft::Group, index: usize, c: &Collective) -> Option
             world.broadcast(root, mine).await.map(|got| got == bytes(root, len))
         }
         Collective::AllReduce { len } => {
-            let mine: Vec<u64> = (0..len).map(|i| (rank + i) as u64).collect();
-            let ranks = size * (size - 1) / 2;
-            let want = (0..len).map(|i| (ranks + size * i) as u64);
-            world.allreduce(mine, Op::Sum).await.map(|got| got.into_iter().eq(want))
+            let got = world.allreduce(mine(len), Op::Sum).await;
+            got.map(|got| got.into_iter().eq((0..len).map(sum)))
+        }
+        Collective::ReduceScatter { len } => {
+            let start = |rank: usize| rank * len / size;
+            let counts: Vec<_> = (0..size).map(|r| start(r + 1) - start(r)).collect();
+            let got = world.reduce_scatter(mine(len), &counts, Op::Sum).await;
+            got.map(|got| got.into_iter().eq((start(rank)..start(rank + 1)).map(sum)))
         }
         Collective::AllGather { len } => {
             let got = world.allgather(bytes(rank, len)).await;

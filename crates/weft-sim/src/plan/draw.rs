@@ -106,8 +106,19 @@ impl Plan {
         plan.draw_restart(&edges, &mut Rng::stream(seed, 8));
         plan.draw_choices(&mut Rng::stream(seed, 9));
         plan.draw_floods(&mut Rng::stream(seed, 13));
+        plan.draw_blocks(&mut Rng::stream(seed, 16));
         plan.spare_mortal();
         plan
+    }
+
+    /// Draws a collective operation in which each host combines a block.
+    fn draw_blocks(&mut self, rng: &mut Rng) {
+        match rng.below(4) {
+            0 => self.collectives.push(Collective::ReduceScatter { len: rng.below(3000) as usize }),
+            // Longer than 64 KiB.
+            1 => self.collectives.push(Collective::AllReduce { len: 9000 }),
+            _ => {}
+        }
     }
 
     /// Removes operations that wait for a host that dies where its death is no error for them.

@@ -246,6 +246,11 @@ pub enum Collective {
         /// Numbers in each vector.
         len: usize,
     },
+    /// The same sum, of which each host gets a block.
+    ReduceScatter {
+        /// Numbers in each vector.
+        len: usize,
+    },
     /// `len` bytes from each host to each host.
     AllGather {
         /// Bytes of each host.

@@ -140,6 +140,7 @@ impl Reactor {
     }
 
     /// Handles the links' events. True if there were any.
+    #[inline]
     fn link_events(&mut self) -> bool {
         let mut did = false;
         for i in 0..self.links.len() {

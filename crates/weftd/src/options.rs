@@ -368,7 +368,7 @@ mod tests {
     fn parse__what_is_wrong_is_named() {
         for (text, named) in [
             ("--udp-ports 9-8", "'9-8' for '--udp-ports <RANGE>'"),
-            ("--nmae x", "'--name' exists"),
+            ("--nmae x", "exists: '--name'"),
             ("--sessions", "'--sessions <N>'"),
             ("--sessions many", "'many' for '--sessions <N>'"),
             ("--sessions 0", "0 is not in 1..=512"),
@@ -419,7 +419,7 @@ mod tests {
             assert!(option.get_help().is_some(), "{}", option.get_id());
         }
         let help = command().render_help().to_string();
-        assert_eq!(help, command().render_long_help().to_string());
+        assert_eq!(parse("--help").unwrap_err().to_string(), help);
         for line in help.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }

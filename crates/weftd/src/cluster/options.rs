@@ -57,7 +57,12 @@ pub struct ClusterLine {
     #[arg(long = "cluster-address", value_name = "IP", requires = "cluster")]
     address: Option<IpAddr>,
     /// Call agents on the local network [default: on]
-    #[arg(long = "cluster-multicast", value_name = "on|off", requires = "cluster")]
+    #[arg(
+        long = "cluster-multicast",
+        value_name = "on|off",
+        hide_possible_values = true,
+        requires = "cluster"
+    )]
     multicast: Option<Switch>,
     /// Silence after which a host is lost, the same on all hosts, 50 to 30000 [default: 1500]
     #[arg(

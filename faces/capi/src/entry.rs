@@ -52,23 +52,23 @@ fn count_call() {
 /// Runs the body of a function; returns its number, or the code of its fault. A signal handler that
 /// interrupts a function and calls another gets a code and no text: what the other needs may be in
 /// the middle of a change, and memory cannot be allocated there.
+#[inline]
 pub(crate) fn enter(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
     enter_with(|| run(body))
 }
 
+#[inline]
 fn enter_with(body: impl FnOnce() -> c_int) -> c_int {
-    INSIDE.with(|inside| {
-        if inside.load(Ordering::Relaxed) {
-            return WEFT_SIGNAL;
-        }
-        inside.store(true, Ordering::Relaxed);
-        // Only handlers in this thread look, so that the compiler's order is the order.
-        compiler_fence(Ordering::SeqCst);
-        let code = body();
-        compiler_fence(Ordering::SeqCst);
-        inside.store(false, Ordering::Relaxed);
-        code
-    })
+    if INSIDE.with(|inside| inside.load(Ordering::Relaxed)) {
+        return WEFT_SIGNAL;
+    }
+    INSIDE.with(|inside| inside.store(true, Ordering::Relaxed));
+    // Only handlers in this thread look, so that the compiler's order is the order.
+    compiler_fence(Ordering::SeqCst);
+    let code = body();
+    compiler_fence(Ordering::SeqCst);
+    INSIDE.with(|inside| inside.store(false, Ordering::Relaxed));
+    code
 }
 
 /// Runs the body of a function that uses no job: it may wait, and a watchdog goes on meanwhile.
@@ -88,6 +88,7 @@ pub(crate) fn outside(upcall: impl FnOnce()) {
     });
 }
 
+#[inline]
 fn run(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
     let gate = watchdog::hold();
     count_call();

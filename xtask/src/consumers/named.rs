@@ -11,24 +11,49 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A program, by the name of its file, its ranks and arguments.
+/// A program, by its path in a build, its numbers of ranks and its arguments.
 type Program = (&'static str, &'static [usize], &'static [&'static str]);
 
-/// Charm++'s tests and examples that check themselves. Inside a host it copies long messages
-/// itself, unless an option keeps it from that.
+/// Charm++'s tests, examples and ping-pongs, with the arguments of its own `make test`. Inside a
+/// host it copies long messages itself, unless an option keeps it from that. The second run of
+/// `chkpt` starts from the files of the first.
 const CHARM: &[Program] = &[
-    ("megatest", &[1, 2, 4], &[]),
-    ("megacon", &[2, 4], &[]),
-    ("simplearrayhello", &[1, 2, 4], &[]),
-    ("zerocopy_with_qd", &[2], &["200", "+cma_disable"]),
-    ("direct_api", &[2], &["20000", "+cma_disable"]),
-    ("large_bcast", &[2, 4], &["+cma_disable"]),
-    ("lb_test", &[2, 4], &["100", "50", "10", "10", "10", "ring", "+balancer", "GreedyLB"]),
-    ("jacobi2d", &[2, 4], &["200", "50"]),
+    ("tests/charm++/megatest/megatest", &[1, 2, 4], &[]),
+    ("tests/converse/megacon/megacon", &[1, 2, 4], &[]),
+    ("tests/charm++/simplearrayhello/hello", &[1, 2, 4], &["10"]),
+    ("tests/charm++/startupTest/startupTest", &[2, 4], &["200", "10", "0.0001", "1"]),
+    ("tests/charm++/sparse/sparse", &[4], &[]),
+    ("tests/charm++/zerocopy/zerocopy_with_qd/zerocopy_with_qd", &[2, 4], &["100", CMA]),
+    ("tests/charm++/zerocopy/direct_api/direct_api", &[2, 4], &["20000", CMA]),
+    ("tests/charm++/zerocopy/large_bcast/large_bcast", &[2, 4], &["200000", "10", CMA]),
+    ("tests/charm++/zerocopy/bcast_nonzero_root/bcast_nonzero_root", &[2, 4], &[CMA]),
+    ("tests/charm++/zerocopy/zc_post_modify_size/zc_post_modify_size", &[2, 4], &[CMA]),
+    ("tests/charm++/zerocopy/dereg_and_nodereg/dereg_and_nodereg", &[2, 4], &["50", CMA]),
+    ("tests/charm++/zerocopy/pup_buffer/pup_buffer", &[2, 4], &["+balancer", "RotateLB", CMA]),
+    (
+        "tests/charm++/load_balancing/lb_test/lb_test",
+        &[2, 4],
+        &["100", "100", "10", "40", "10", "1000", "ring", "+balancer", "GreedyLB"],
+    ),
+    ("tests/charm++/chkpt/hello", &[4], &["+balancer", "GreedyLB"]),
+    ("tests/charm++/chkpt/hello", &[4, 2], &["+restart", "log", "+balancer", "GreedyLB"]),
+    ("examples/charm++/jacobi2d-2d-decomposition/jacobi2d", &[2, 4], &["32", "16"]),
+    ("examples/charm++/leanmd/leanmd", &[4], &["3", "3", "3", "20"]),
+    ("benchmarks/charm++/pingpong/pingpong", &[2], &[]),
 ];
 
-/// Folders of AMPI's tests: each program runs with two virtual ranks for each process.
-const AMPI: &[&str] = &["tests/ampi/megampi", "tests/ampi/migration"];
+/// Keeps Charm++ from copying between processes of a host itself.
+const CMA: &str = "+cma_disable";
+
+/// AMPI's tests that check themselves, each with as many virtual ranks for a process as here.
+const AMPI: &[(&str, usize)] = &[
+    ("tests/ampi/megampi/megampi", 1),
+    ("tests/ampi/megampi/megampi", 2),
+    ("tests/ampi/megampi/megampi", 4),
+    ("tests/ampi/migration/migration", 1),
+    ("tests/ampi/migration/migration", 2),
+    ("tests/ampi/migration/migration", 4),
+];
 
 /// Charm++, from a folder of its build.
 pub fn charm(_: &Site) -> Result<Ready, Missing> {
@@ -39,11 +64,14 @@ pub fn charm(_: &Site) -> Result<Ready, Missing> {
 /// AMPI, from a folder of its build.
 pub fn ampi(_: &Site) -> Result<Ready, Missing> {
     let folder = folder("WEFT_AMPI", "./build AMPI ofi-linux-x86_64 simplepmi")?;
-    let built = AMPI.iter().flat_map(|part| executables(&folder.join(part)));
-    let with = |path: PathBuf| {
-        [2, 4].map(|ranks| over_charm(job(&path, ranks, &[&format!("+vp{}", 2 * ranks)])))
-    };
-    ready(&folder, built.flat_map(with).collect())
+    let mut jobs = Vec::new();
+    for (path, each) in AMPI.iter().map(|(path, each)| (folder.join(path), each)) {
+        for ranks in [2, 4].into_iter().filter(|_| is_program(&path)) {
+            let virtual_ranks = format!("+vp{}", each * ranks);
+            jobs.push(over_charm(job(&path, ranks, &[&virtual_ranks])));
+        }
+    }
+    ready(&folder, jobs)
 }
 
 /// Gives a job the option without which Charm++ does not start over libfabric's `tcp`: it does not
@@ -52,23 +80,27 @@ fn over_charm(job: Job) -> Job {
     Job { usual: vec!["+ofi_runtime_tcp".into()], ..job }
 }
 
-/// Sandia OpenSHMEM, from a folder with its built tests.
+/// Sandia OpenSHMEM, from a folder with its built tests: those of the specification, and those of
+/// its extensions.
 pub fn shmem(_: &Site) -> Result<Ready, Missing> {
     let how = "./configure --with-ofi=/usr --enable-pmi-simple --enable-ofi-manual-progress \
                --enable-manual-progress && make check TESTS=";
-    every(&folder("WEFT_SHMEM", how)?.join("test/unit"), "")
+    every(&folder("WEFT_SHMEM", how)?, &["modules/tests-sos/test/unit", SHMEMX], "")
 }
 
-/// GASNet-EX, from a folder with its built tests.
+/// The tests of extensions.
+const SHMEMX: &str = "modules/tests-sos/test/shmemx";
+
+/// GASNet, from a folder with its built tests.
 pub fn gasnet(_: &Site) -> Result<Ready, Missing> {
     let how = "./configure --enable-ofi && make -C ofi-conduit tests-seq";
-    every(&folder("WEFT_GASNET", how)?.join("ofi-conduit"), "test")
+    every(&folder("WEFT_GASNET", how)?, &["ofi-conduit"], "test")
 }
 
 /// LCI, from a folder with its built tests.
 pub fn lci(_: &Site) -> Result<Ready, Missing> {
     let folder = folder("WEFT_LCI", "cmake -DLCI_NETWORK_BACKENDS=ofi && make")?;
-    every(&folder, "lci_")
+    every(&folder, &["bin"], "lci_")
 }
 
 /// Lamellar, from a folder with its built examples. Its crate compiles some 200 others, libfabric
@@ -76,7 +108,7 @@ pub fn lci(_: &Site) -> Result<Ready, Missing> {
 pub fn lamellar(_: &Site) -> Result<Ready, Missing> {
     let how = "cargo build --examples --no-default-features --features \
                enable-libfabric,with-pmi1,vendored-pmi";
-    every(&folder("WEFT_LAMELLAR", how)?, "")
+    every(&folder("WEFT_LAMELLAR", how)?, &[""], "")
 }
 
 /// Returns the folder that a variable names.
@@ -92,22 +124,28 @@ fn folder(variable: &str, how: &str) -> Result<PathBuf, Missing> {
 
 /// Makes the jobs of the listed programs that the build has.
 fn listed(folder: &Path, programs: &[Program]) -> Result<Ready, Missing> {
-    let built = executables(folder);
     let mut jobs = Vec::new();
-    for (name, ranks, words) in programs {
-        let Some(path) = built.iter().find(|path| path.ends_with(name)) else { continue };
-        jobs.extend(ranks.iter().map(|ranks| over_charm(job(path, *ranks, words))));
+    for (path, ranks, words) in programs.iter().map(|(at, r, w)| (folder.join(at), r, w)) {
+        let there = ranks.iter().filter(|_| is_program(&path));
+        jobs.extend(there.map(|ranks| over_charm(job(&path, *ranks, words))));
     }
     ready(folder, jobs)
 }
 
-/// Makes a job of two ranks of every program of a folder.
-fn every(folder: &Path, prefix: &str) -> Result<Ready, Missing> {
-    let built = executables(folder);
-    let named = built.iter().filter(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
-    });
-    ready(folder, named.map(|path| job(path, 2, &[])).collect())
+/// Makes a job of two ranks of every program in these folders of a build whose name begins so.
+fn every(build: &Path, folders: &[&str], prefix: &str) -> Result<Ready, Missing> {
+    let mut jobs = Vec::new();
+    for folder in folders {
+        let entries = std::fs::read_dir(build.join(folder)).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        let named = |path: &&PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(prefix) && path.extension().is_none() && is_program(path)
+        };
+        jobs.extend(paths.iter().filter(named).map(|path| job(path, 2, &[])));
+    }
+    ready(build, jobs)
 }
 
 fn ready(folder: &Path, jobs: Vec<Job>) -> Result<Ready, Missing> {
@@ -127,7 +165,9 @@ fn described(folder: &Path) -> String {
 /// Makes a job of `weft run`. Charm++'s isomalloc needs the same addresses in all processes, and
 /// LCI a word for the start by PMI-1.
 fn job(path: &Path, ranks: usize, words: &[&str]) -> Job {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let name: Vec<&str> = [&*file].into_iter().chain(words.iter().copied()).collect();
+    let name = name.join(" ");
     let program = path.display().to_string();
     let pmi = ["env", "LCT_PMI_BACKEND=pmi1", "setarch", std::env::consts::ARCH, "-R", &program];
     let job = Job::mpi(&format!("{name} on {ranks}"), path, ranks, &[&pmi, words].concat());
@@ -136,26 +176,10 @@ fn job(path: &Path, ranks: usize, words: &[&str]) -> Job {
     Job { launcher: Launcher::Run, folder, limit, read: tally::exit_code, each: true, ..job }
 }
 
-/// Returns the programs below a folder, in order, without Charm++'s launcher, which its builds put
-/// beside each. Links are not followed.
-fn executables(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Ok(kind) = entry.metadata() else { continue };
-            let path = entry.path();
-            if kind.is_dir() {
-                folders.push(path);
-            } else if path.ends_with("charmrun") || is_copy(&path) {
-                continue;
-            } else if kind.permissions().mode() & 0o111 != 0 && path.extension().is_none() {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
+/// Returns true for a program that is no link, and no copy that Cargo keeps.
+fn is_program(path: &Path) -> bool {
+    let is = |data: std::fs::Metadata| data.is_file() && data.permissions().mode() & 0o111 != 0;
+    path.symlink_metadata().is_ok_and(is) && !is_copy(path)
 }
 
 /// Returns true for the file with a hash in its name that Cargo keeps beside an example.
@@ -174,15 +198,32 @@ mod tests {
     #[test]
     fn listed__runs_the_programs_that_the_build_has() {
         let folder = std::env::temp_dir().join(format!("weft-named-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("tests/megatest")).unwrap();
+        std::fs::create_dir_all(folder.join("tests/charm++/megatest")).unwrap();
         assert!(matches!(listed(&folder, CHARM), Err(Missing::Means(_))));
-        let program = folder.join("tests/megatest/megatest");
+        let program = folder.join("tests/charm++/megatest/megatest");
         std::fs::write(&program, "").unwrap();
         assert!(matches!(listed(&folder, CHARM), Err(Missing::Means(_))));
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let ready = listed(&folder, CHARM).map_err(|_| ()).unwrap();
         let names: Vec<&str> = ready.jobs.iter().map(|job| job.name.as_str()).collect();
         assert_eq!(names, ["megatest on 1", "megatest on 2", "megatest on 4"]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn every__leaves_links_and_other_files_out() {
+        let folder = std::env::temp_dir().join(format!("weft-every-{}", std::process::id()));
+        let unit = folder.join("test/unit");
+        std::fs::create_dir_all(&unit).unwrap();
+        std::os::unix::fs::symlink("/bin/true", unit.join("Makefile")).unwrap();
+        for (name, mode) in [("put1", 0o755), ("put1.c", 0o755), ("Makefile.in", 0o644)] {
+            std::fs::write(unit.join(name), "").unwrap();
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(unit.join(name), mode).unwrap();
+        }
+        let ready = every(&folder, &["test/none", "test/unit"], "").map_err(|_| ()).unwrap();
+        let names: Vec<&str> = ready.jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["put1 on 2"]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -139,8 +139,8 @@ pub fn print(reports: &[Report]) {
 const HEAD: &str = "\
 # Programs of others over weft
 
-Tests of other projects, unmodified, from Debian or PyPI, over weft's libfabric provider between
-all ranks. `cargo xtask test --suite consumers --write` installs and runs them, and writes this
+Tests of other projects, unmodified, from Debian, PyPI or builds by hand, over weft's libfabric
+provider between all ranks. `cargo xtask test --suite consumers --write` installs and runs them, and writes this
 page; `cargo xtask test --suite consumers NAME` runs one. [The guide](../guide/consumers.md) says
 how to start such programs.
 

@@ -16,6 +16,7 @@ pub mod barrier;
 mod busy;
 pub mod chain;
 mod choice;
+mod consumers;
 mod containers;
 mod crowd;
 mod ethernet;
@@ -28,6 +29,7 @@ pub mod names;
 mod python;
 mod register;
 pub mod service;
+mod shmem;
 pub mod sockets;
 pub mod sovia;
 pub mod suite;
@@ -119,6 +121,9 @@ pub enum What {
     /// Ranks in two sets of namespaces of this host, joined by its agent, beside ranks in one: each
     /// target met or not
     Containers,
+    /// Charm++ and OpenSHMEM, where they are built, over weft's provider beside libfabric's TCP and
+    /// Charm++'s own UDP, each target met or not
+    Consumers,
     /// Names of a cluster of agents between lab hosts: look-up, events, losses, messages and the
     /// cost of an idle agent, each target met or not
     Names,
@@ -268,6 +273,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interr
         What::Mpi => return mpi::print(options, json, &mut out),
         What::Busy => return busy::print(options, json, interrupt),
         What::Containers => return containers::print(options, json, &mut out),
+        What::Consumers => return consumers::print(options, json, &mut out),
         What::Names => return names::print(options, json, &mut out),
         What::Sockets => return sockets::print(options, json, &mut out),
         What::Sovia => {

@@ -1,7 +1,10 @@
-/* The program that `weft bench models` runs on two PEs of an OpenSHMEM: PROGRAM MODE SECONDS.
+/* The program that `weft bench models` and `weft bench consumers` run on two PEs of an OpenSHMEM:
+ * PROGRAM MODE SECONDS.
  * PE 0 works on the memory of PE 1, which waits in a barrier, where it makes progress:
  * ticket: fetch-and-add of 8 bytes;
- * write: a get of 16 bytes, which are changed, a put of them, and a quiet.
+ * write: a get of 16 bytes, which are changed, a put of them, and a quiet;
+ * put: a put of 8 bytes, which count, and a quiet;
+ * get: a get of 8 bytes.
  * Prints "weft-shmem NAME" and "weft-bench SIZE SECONDS", seconds of one operation, if all values
  * are right, else "weft-failed REASON". */
 #define _GNU_SOURCE
@@ -30,6 +33,19 @@ static void write_region(void) {
     copy[1] = 2 * done;
     shmem_putmem(words, copy, sizeof copy, 1);
     shmem_quiet();
+}
+
+static void put_word(void) {
+    long next = ++done;
+    shmem_putmem(&ticket, &next, sizeof next, 1);
+    shmem_quiet();
+}
+
+static void get_word(void) {
+    long copy = -1;
+    shmem_getmem(&copy, &ticket, sizeof copy, 1);
+    wrong += copy != 0;
+    done++;
 }
 
 /* Binds each PE to a core if there are enough, as program.c does. */
@@ -67,15 +83,20 @@ static double measure(void (*once)(void), double wanted) {
 
 /* Returns 1 if the memory of PE 1 holds what so many operations leave there. */
 static long judge(void (*once)(void), long count) {
-    if (once == take_ticket)
+    if (once == take_ticket || once == put_word)
         return ticket == count;
+    if (once == get_word)
+        return ticket == 0;
     return words[0] == count && words[1] == 2 * count;
 }
 
 int main(int argc, char **argv) {
     if (argc != 3)
         return 2;
-    void (*once)(void) = strcmp(argv[1], "ticket") == 0 ? take_ticket : write_region;
+    void (*once)(void) = strcmp(argv[1], "ticket") == 0 ? take_ticket
+                         : strcmp(argv[1], "put") == 0  ? put_word
+                         : strcmp(argv[1], "get") == 0  ? get_word
+                                                        : write_region;
     static long total;
     double each = 0;
     shmem_init();
@@ -97,7 +118,7 @@ int main(int argc, char **argv) {
     if (pe == 0 && verdict == 1 && wrong == 0) {
         char name[SHMEM_MAX_NAME_LEN];
         shmem_info_get_name(name);
-        int size = once == take_ticket ? sizeof ticket : sizeof words;
+        int size = once == write_region ? sizeof words : sizeof ticket;
         printf("weft-shmem %s\nweft-bench %d %.9g\n", name, size, each);
     } else if (pe == 0) {
         printf("weft-failed %ld of %ld values were wrong, those at the end %s\n", wrong, done,

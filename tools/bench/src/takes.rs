@@ -47,7 +47,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
         What::Python => &["--json", "--python"],
         What::Sovia => &["--json", "--out"],
-        What::Mpi | What::Containers | What::Busy => &["--size", "--json"],
+        What::Mpi | What::Consumers | What::Containers | What::Busy => &["--size", "--json"],
         What::Mxoe => &["--size", "--json", "--out"],
     }
 }
@@ -118,6 +118,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Names => ": it measures agents, which talk over UDP",
             What::Apps | What::Python => ": it measures jobs on this host",
             What::Sockets | What::Sovia => ": it measures programs that talk over TCP",
+            What::Consumers => ": it compares what such programs get by default with TCP and UDP",
             What::Busy => ": it measures what users get by default beside TCP",
             What::Mpi => ": it compares what MPI programs get by default with TCP",
             What::Choices => ": it measures every choice",

@@ -1,18 +1,17 @@
 //! The peer over OpenSHMEM: a program in C on two PEs of this host, where one is installed.
 
 use crate::mpi::job::last_words;
-use crate::mpi::{parse, usual};
+use crate::mpi::usual;
 use crate::pair::Sample;
+use crate::shmem::{compile, figure, find, folders, Operation};
 use crate::Options;
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, Context, Result};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use weft_run::folder::Folder;
 use weft_run::mpi::detect::Family;
 use weft_run::program;
 
-/// Names the folder of an OpenSHMEM, which has its programs in `bin`.
-const HOME: &str = "SHMEM_HOME";
 /// Names the command by which `oshrun` of Sandia OpenSHMEM starts PEs.
 const LAUNCHER: &str = "OSHRUN_LAUNCHER";
 /// Names libfabric's provider, which Sandia OpenSHMEM takes, and the one for ranks of a host.
@@ -21,25 +20,6 @@ const PROVIDER: (&str, &str) = ("FI_PROVIDER", "shm");
 const TIMEOUT: &str = "60";
 /// Seconds of a turn, and of one of a quick run.
 const TURN: [f64; 2] = [0.15, 0.01];
-
-/// An operation of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Fetch-and-add at the other PE.
-    Ticket,
-    /// A get of 16 bytes from the other PE, a put of them, and a quiet.
-    Write,
-}
-
-impl Operation {
-    /// Returns its name, which the program takes.
-    const fn name(self) -> &'static str {
-        match self {
-            Operation::Ticket => "ticket",
-            Operation::Write => "write",
-        }
-    }
-}
 
 /// An OpenSHMEM, with the program compiled for it.
 struct Installed {
@@ -50,14 +30,6 @@ struct Installed {
     program: PathBuf,
 }
 
-/// Returns the folders of programs: that of the folder that the user names, else those of `PATH`.
-fn folders() -> Vec<PathBuf> {
-    match std::env::var_os(HOME).filter(|home| !home.is_empty()) {
-        Some(home) => vec![PathBuf::from(home).join("bin")],
-        None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
-    }
-}
-
 /// Returns libfabric's provider.
 fn provider() -> String {
     std::env::var(PROVIDER.0).unwrap_or_else(|_| PROVIDER.1.into())
@@ -66,18 +38,9 @@ fn provider() -> String {
 impl Installed {
     /// Finds an OpenSHMEM in these folders and compiles the program.
     fn find(folders: Vec<PathBuf>) -> Result<Installed> {
-        let compilers = folders.into_iter().map(|folder| folder.join("oshcc"));
-        let there = |oshcc: &PathBuf| oshcc.with_file_name("oshrun").is_file() && oshcc.is_file();
-        let Some(oshcc) = { compilers }.find(there) else {
-            bail!("none is installed (oshcc and oshrun in PATH, or in bin of {HOME})")
-        };
+        let oshcc = find(folders, &["oshcc", "oshrun"])?;
         let (folder, oshrun) = (Folder::new()?, oshcc.with_file_name("oshrun"));
-        let (source, program) = (folder.0.join("shmem.c"), folder.0.join("shmem"));
-        std::fs::write(&source, include_str!("shmem.c"))?;
-        let mut command = Command::new(&oshcc);
-        command.arg("-o").args([&program, &source]).arg("-O2").stdin(Stdio::null());
-        let output = command.output().with_context(|| format!("{}", oshcc.display()))?;
-        ensure!(output.status.success(), "{}: {}", oshcc.display(), last_words(&output));
+        let program = compile(&oshcc, &folder.0)?;
         let mut found = Installed { folder, oshrun, extra: Vec::new(), program };
         let version = found.start(&["--version"])?;
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
@@ -107,17 +70,11 @@ impl Installed {
     fn run(&self, operation: Operation, turn: f64) -> Result<(String, f64, Option<String>)> {
         let (program, turn) = (self.program.to_string_lossy(), turn.to_string());
         let output = self.start(&["-n", "2", &program, operation.name(), &turn])?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let after = |word| said.lines().find_map(|line| line.trim().strip_prefix(word));
-        if let Some(why) = after("weft-failed ") {
-            bail!("{why}");
-        }
-        let figure = parse(&said).first().map(|&(_, seconds)| seconds);
-        let (Some(name), Some(seconds)) = (after("weft-shmem "), figure) else {
+        let Some((name, seconds)) = figure(&String::from_utf8_lossy(&output.stdout))? else {
             bail!("no figure; {}: {}", output.status, last_words(&output))
         };
         let end = (!output.status.success()).then(|| output.status.to_string());
-        Ok((name.to_string(), seconds, end))
+        Ok((name, seconds, end))
     }
 }
 

@@ -2,10 +2,11 @@
 //! figures that have targets of their own.
 
 use super::mpi::{Mpi, Pattern};
-use super::shmem::{Operation, Peer};
+use super::shmem::Peer;
 use super::Figure;
 use crate::choice::Packet;
 use crate::pair::{Sample, Subject};
+use crate::shmem::Operation;
 use crate::table::{Better, Other};
 use crate::target::{Aim, Run};
 use crate::LinkName;

@@ -71,7 +71,7 @@ pub fn compile(oshcc: &Path, folder: &Path) -> Result<PathBuf> {
 /// Reads the output of the program: the name of the OpenSHMEM, and the seconds of an operation.
 ///
 /// # Errors
-/// It printed a failure.
+/// The program printed a failure.
 pub fn figure(said: &str) -> Result<Option<(String, f64)>> {
     let after = |word| said.lines().find_map(|line| line.trim().strip_prefix(word));
     if let Some(why) = after("weft-failed ") {

@@ -140,9 +140,9 @@ const HEAD: &str = "\
 # Programs of others over weft
 
 Tests of other projects, unmodified, from Debian, PyPI or builds by hand, over weft's libfabric
-provider between all ranks. `cargo xtask test --suite consumers --write` installs and runs them, and writes this
-page; `cargo xtask test --suite consumers NAME` runs one. [The guide](../guide/consumers.md) says
-how to start such programs.
+provider between all ranks. `cargo xtask test --suite consumers --write` installs and runs them, and
+writes this page; `cargo xtask test --suite consumers NAME` runs one. [The
+guide](../guide/consumers.md) says how to start such programs.
 
 \"Own\" counts the tests that fail without weft in the same way, in one of up to three runs over the
 MPI's own transport: shared memory inside a host, TCP between two. \"Failed\" counts the tests that

@@ -50,7 +50,7 @@ trait Program {
     /// Runs it once over a carrier for a size, and returns its figures in microseconds.
     ///
     /// # Errors
-    /// It failed, or there is no build for this carrier.
+    /// The program failed, or there is no build for this carrier.
     fn run(&self, place: &Place, carrier: Carrier, size: usize) -> Result<Vec<(What, f64)>>;
 
     /// Adds rows that compare figures of weft with each other.

@@ -112,7 +112,7 @@ impl Place {
     /// Runs two processes of a program that uses libfabric; returns its output.
     ///
     /// # Errors
-    /// It failed or hung, or the carrier is none of libfabric.
+    /// The job failed or hung, or the carrier is none of libfabric.
     pub fn fabric(&self, carrier: Carrier, words: &[String]) -> Result<String> {
         let weft = program::weft()?;
         let mut command = Command::new("timeout");
@@ -135,7 +135,7 @@ impl Place {
     /// output.
     ///
     /// # Errors
-    /// It failed or hung.
+    /// The job failed or hung.
     pub fn charmrun(&self, program: &Path, words: &[String]) -> Result<String> {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", TIMEOUT]);

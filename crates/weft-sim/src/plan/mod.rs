@@ -246,7 +246,7 @@ pub enum Collective {
         /// Numbers in each vector.
         len: usize,
     },
-    /// The same sum, of which each host gets a block.
+    /// Sum over all hosts of vectors of `len` numbers, of which each host gets a block.
     ReduceScatter {
         /// Numbers in each vector.
         len: usize,

@@ -173,9 +173,9 @@ fn status__without_a_name_is_that_of_the_agent_that_ranks_find() {
 #[test]
 fn start__that_would_serve_no_rank_is_refused() {
     for (words, why) in [
-        (["--sessions", "0"], "--sessions 0: 1 to 512"),
-        (["--sessions", "513"], "--sessions 513: 1 to 512"),
-        (["--quota", "ranks=0"], "ranks=0: nobody would be served"),
+        (["--sessions", "0"], "for '--sessions <N>': 0 is not in 1..=512"),
+        (["--sessions", "513"], "for '--sessions <N>': 513 is not in 1..=512"),
+        (["--quota", "ranks=0"], "'ranks=0' for '--quota <KEY=N>': nobody would be served"),
         (["--faults", "loss=much"], "`loss=much` is not a fault"),
     ] {
         let refused = weftd(&words).args(["--links", "udp", "--name", &fresh_name()]).output();

@@ -33,7 +33,7 @@ fn report(library: &str) {
 /// Defines functions that C calls, for `call`, which gets the name of each, the handle in brackets
 /// if there is one, and the body: it lets no panic out, and returns what C gets.
 ///
-/// ```ignore
+/// ```text
 /// weft_ffi::exports! { call -> Return;
 ///     /// Says what the function does.
 ///     fn mx_test[endpoint](request: Place<Handle>) { complete::test(endpoint, request) }

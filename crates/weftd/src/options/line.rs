@@ -84,10 +84,10 @@ pub struct Line {
     #[arg(long, value_name = "SPEC", help_heading = "Links")]
     pub faults: Option<FaultSpec>,
 
-    /// Limit of one user or rank; repeat for more: ranks (of a user) [all sessions but a quarter;
-    /// for the user who started it all], peers (of a rank) [1024], bytes (kept for a rank, each
-    /// way) [16M], words (for fetch-and-add) [4096], groups [64], sharing (ranks of a user that
-    /// share memory with other containers) [384]
+    /// Limit of one user or rank; repeat for more: ranks of a user (usually all sessions but a
+    /// quarter; all for the user who started it), peers of a rank (1024), bytes kept for a rank,
+    /// each way (16M), words for fetch-and-add (4096), groups (64), sharing: ranks of a user that
+    /// share memory with other containers (384)
     #[arg(
         long,
         value_name = "KEY=N",

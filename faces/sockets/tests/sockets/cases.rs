@@ -8,7 +8,7 @@ use weft_run::lists::{Shown, State};
 fn attempt(case: &str) {
     let agent = Served::start();
     let (mut server, client) = agent.serves(&format!("try-{case}"));
-    client.is_done();
+    client.ends_done();
     assert_eq!(agent.counter("sockets_paired"), 1);
     let status = server.end();
     assert!(status.success() || case.starts_with("killed"), "{status}");
@@ -97,7 +97,7 @@ fn recv__goes_on_behind_bytes_that_an_instruction_read() {
 fn fork__children_that_ended_or_became_other_programs_hold_nothing() {
     let agent = Served::start();
     let (server, client) = agent.serves("orphans");
-    client.is_done();
+    client.ends_done();
     // The connection was closed with bytes unread, by its only holder.
     server.ends_well();
 }
@@ -111,7 +111,7 @@ fn send__a_peer_that_is_stopped_for_a_while() {
     std::io::Write::write_all(client.child.stdin.as_mut().unwrap(), b"x").unwrap();
     assert_eq!(client.says(), "full");
     sys::signal_process(server.child.id() as i32, libc::SIGCONT);
-    client.is_done();
+    client.ends_done();
     server.ends_well();
 }
 
@@ -119,7 +119,7 @@ fn send__a_peer_that_is_stopped_for_a_while() {
 fn alone(role: &str) -> Served {
     let agent = Served::start();
     let process = agent.with(role, "");
-    process.is_done();
+    process.ends_done();
     agent
 }
 
@@ -130,7 +130,7 @@ fn against(server: &str, role: &str, settings: &[(&str, &str)]) -> Served {
     let mut server = start(server, "", with, settings);
     let port = server.says();
     let client = start(role, &port, with, settings);
-    client.is_done();
+    client.ends_done();
     server.ends_well();
     agent
 }
@@ -244,7 +244,7 @@ fn status__says_why_a_connection_is_by_tcp() {
     let [State::Stays(why)] = &why[..] else { panic!("{programs:?}") };
     assert_eq!(why, "the program has set SO_RCVLOWAT");
     drop(client.child.stdin.take());
-    client.is_done();
+    client.ends_done();
     server.ends_well();
 }
 
@@ -312,7 +312,7 @@ fn pair__an_end_that_is_shut_down_before_it_hears_of_its_memory() {
     let mut server = agent.with("answer-at-end", "");
     let port = server.says();
     let client = agent.with("end-early", &format!("{port} {}", agent.name));
-    client.is_done();
+    client.ends_done();
     server.ends_well();
 }
 
@@ -351,6 +351,6 @@ fn agent__its_end_leaves_connections_as_they_are() {
     agent.stop();
     // The client goes on when its input ends.
     drop(client.child.stdin.take());
-    client.is_done();
+    client.ends_done();
     server.ends_well();
 }

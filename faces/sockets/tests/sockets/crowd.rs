@@ -94,7 +94,7 @@ fn crowd__ten_thousand_connections_are_served_and_few_share_memory() {
     let mut server = start("crowd-serve", "", with, &settings);
     let port = server.says();
     let client = start("crowd-ask", &port, with, &settings);
-    client.is_done();
+    client.ends_done();
     server.ends_well();
     let paired = agent.counter("sockets_paired");
     // An end that has come to its limit meanwhile takes no memory.

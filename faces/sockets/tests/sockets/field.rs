@@ -82,10 +82,10 @@ pub fn both_ways(stream: &mut TcpStream, [sent, read]: [&mut u64; 2], n: u64) {
             *sent += went as u64;
             can_send = went == len;
         }
-        let is_done = *sent == to_send && *read == to_read;
+        let ends_done = *sent == to_send && *read == to_read;
         let works = can_send && *sent < to_send || can_read && *read < to_read;
-        let told = epoll.wait(if works || is_done { 0 } else { 10_000 });
-        assert!(works || is_done || !told.is_empty(), "no event: {sent} sent, {read} read");
+        let told = epoll.wait(if works || ends_done { 0 } else { 10_000 });
+        assert!(works || ends_done || !told.is_empty(), "no event: {sent} sent, {read} read");
         for (events, _) in told {
             can_send |= events & libc::EPOLLOUT != 0;
             can_read |= events & libc::EPOLLIN != 0;

@@ -264,7 +264,7 @@ impl Process {
     }
 
     /// Waits until it has done all, and for its end.
-    pub fn is_done(mut self) {
+    pub fn ends_done(mut self) {
         assert_eq!(self.says(), "done");
         self.ends_well();
     }

@@ -98,7 +98,7 @@ fn by_exec(server: &mut Server) {
 }
 
 /// Runs a child until it says that it is done.
-fn is_done(mut command: Command) {
+fn ends_done(mut command: Command) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let said = lines.map(Result::unwrap).filter(|line| line.contains("done")).count();
@@ -111,7 +111,7 @@ fn by_child(server: &mut Server) {
     let n = both_wait(server);
     let fd = server.stream.as_raw_fd();
     sys::keep_at_exec(fd);
-    is_done(heir_of(server, n, fd));
+    ends_done(heir_of(server, n, fd));
 }
 
 fn by_passing(server: &mut Server) {
@@ -120,7 +120,7 @@ fn by_passing(server: &mut Server) {
     let mut command = heir_of(server, n, 0);
     command.stdin(Stdio::from(std::os::fd::OwnedFd::from(other)));
     sys::pass(&one, server.stream.as_raw_fd());
-    is_done(command);
+    ends_done(command);
 }
 
 /// A stream of the C library in this process.
@@ -169,7 +169,7 @@ fn case(name: &str, n: usize) {
     let mut server = agent.with("serve", file);
     let port = server.says();
     let client = agent.with(&format!("try-{name}"), &format!("{port} {file} {n}"));
-    client.is_done();
+    client.ends_done();
     server.ends_well();
     assert_eq!(agent.counter("sockets_paired"), 1);
     assert!(agent.counter("sockets_given_back") > 0);
@@ -213,7 +213,7 @@ fn kill__a_peer_that_has_not_read_all_resets() {
         let mut client = start(role, &format!("{port} {file} 1000"), name, &[]);
         assert_eq!(client.says(), "kill");
         sys::kill(server.child.id() as i32);
-        client.is_done();
+        client.ends_done();
     }
 }
 

@@ -174,7 +174,7 @@ fn peer__any_words_in_shared_memory_end_its_own_connection_at_most() {
             over.store(true, Ordering::Relaxed);
         });
         drop(stream);
-        client.is_done();
+        client.ends_done();
     }
 }
 

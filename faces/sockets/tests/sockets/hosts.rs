@@ -59,7 +59,7 @@ fn hosts__a_receiver_looks_and_its_peer_needs_no_library() {
                 assert!(one.spins && one.state != State::Shares, "{one:?}");
                 client.goes_on(b'\n');
             }
-            client.is_done();
+            client.ends_done();
         });
     }
 }
@@ -133,7 +133,7 @@ fn hosts__calls_behave_as_tcp_has_them() {
         eprintln!("case {case}: WEFT_CASES={case} repeats it");
         between("serve", "", Some(NOBODY), |port| {
             let client = start(&format!("try-{case}"), port, Some(NOBODY), &SETTINGS);
-            client.is_done();
+            client.ends_done();
         });
     }
 }

@@ -84,9 +84,9 @@ impl Charm {
 /// below and from 512 KiB. It warms up with half of the least.
 fn words(size: usize) -> Vec<String> {
     let (small, big) = match size {
-        ..=4096 => (2000, 1),
-        ..=100_000 => (500, 1),
-        ..=1_048_576 => (100, 100),
+        0..=4096 => (2000, 1),
+        4097..=100_000 => (500, 1),
+        100_001..=1_048_576 => (100, 100),
         _ => (10, 10),
     };
     let words = [size, size, small, big, 0];

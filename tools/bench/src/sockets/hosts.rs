@@ -53,7 +53,7 @@ impl Two {
             match said.and_then(|report| rate_of_iperf3(&report)) {
                 // The server does not listen yet.
                 Err(_) if Instant::now() < end && server.0.try_wait()?.is_none() => {}
-                figure => return figure,
+                figure => return figure.with_context(|| format!("iperf3, {way:?}")),
             }
         }
     }

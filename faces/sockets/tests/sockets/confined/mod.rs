@@ -86,7 +86,7 @@ fn confined__bytes_that_cannot_go_back_are_read_from_the_ring() {
         assert_eq!(asks.says(), "an answer waits");
         agent.stop();
         drop(asks.child.stdin.take());
-        asks.is_done();
+        asks.ends_done();
         echo.ends_well();
     }
 }

@@ -175,7 +175,7 @@ fn wait__ends_by_signals_and_errors_that_come_during_a_look() {
         let mut server = start("serve", "", Some(&agent.name), &[LONG]);
         let role = format!("try-{case}");
         let client = start(&role, &server.says(), Some(&agent.name), &[LONG]);
-        client.is_done();
+        client.ends_done();
         server.ends_well();
     }
 }

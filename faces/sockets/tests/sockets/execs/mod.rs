@@ -256,7 +256,7 @@ fn against(role: &str, case: &str, settings: &[(&str, &str)]) {
         assert_eq!(client.says(), "waits");
         client.goes_on(b'x');
     }
-    client.is_done();
+    client.ends_done();
     server.ends_well();
     std::fs::remove_file(file).unwrap();
 }

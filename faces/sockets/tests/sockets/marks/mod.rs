@@ -153,7 +153,7 @@ fn with_file(with_library: &str, without: &str) {
         let words = format!("{} {}", server.says(), file.display());
         let role = with.map_or(without.into(), |_| format!("try-{with_library}"));
         let client = start(&role, &words, with, &[]);
-        client.is_done();
+        client.ends_done();
         server.ends_well();
         std::fs::remove_file(file).unwrap();
     }
@@ -204,7 +204,7 @@ fn call__the_bell_ends_none_that_has_moved_some_bytes() {
     for way in ["whole-receive", "whole-send"] {
         for _ in 0..4 {
             let (server, client) = agent.serves(&format!("try-{way}"));
-            client.is_done();
+            client.ends_done();
             server.ends_well();
         }
     }
@@ -214,7 +214,7 @@ fn call__the_bell_ends_none_that_has_moved_some_bytes() {
 fn send__to_a_peer_that_was_killed_fails_soon() {
     let agent = Served::start();
     let (mut server, client) = agent.serves("try-deserted");
-    client.is_done();
+    client.ends_done();
     assert!(!server.end().success());
 }
 
@@ -226,7 +226,7 @@ fn urgent__a_read_ends_at_the_mark() {
         let mut server = start("serve", "", with, &[]);
         let role = if with.is_some() { "try-mark" } else { "mark-by-tcp" };
         let client = start(role, &server.says(), with, &[]);
-        client.is_done();
+        client.ends_done();
         server.ends_well();
     }
 }

@@ -69,7 +69,7 @@ fn dlopen__a_library_whose_own_symbols_come_first() {
     let mut server = agent.with("serve", "");
     let port = server.says();
     let client = agent.with("try-deep", &format!("{port}{libraries}"));
-    client.is_done();
+    client.ends_done();
     assert_eq!(agent.counter("sockets_paired"), 1);
     server.ends_well();
 }

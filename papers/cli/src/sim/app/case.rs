@@ -200,7 +200,7 @@ pub fn play<C: Case>(Options(all): &Options<C>) -> Result<ExitCode> {
     let ns_each = all.ns_each;
     let input = all.own.input(&Given { config: &config, ns_each })?;
     let (start, mortal) = (Instant::now(), fates.mortal());
-    let mut sim = Sim::new(&C::ABOUT.name(), config.clone());
+    let mut sim = Sim::new(C::ABOUT.name(), config.clone());
     let failure = match compare::<C>((input, ns_each), &mut sim, (*hosts, &mortal)) {
         Ok(report) if report.wrong.is_empty() => {
             report.print(&config, start.elapsed(), *json);

@@ -1,13 +1,12 @@
 //! Programs over sockets on two hosts of a lab, which have no agents.
 
-use super::{output, rate_of_iperf3, words_of, Line, Process, Run, Way, START};
+use super::{iperf3, output, words_of, Line, Process, Run, Way};
 use crate::names::cluster::Hosts;
 use crate::names::own;
 use crate::pair::core;
 use crate::table::Better;
 use anyhow::{Context, Result};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 /// Name of an agent that is not there.
 const NOBODY: &str = "@weft-bench-nobody";
@@ -38,25 +37,6 @@ impl Two {
     fn serve(&self, way: Way, role: &str) -> Result<(Process, String)> {
         Process::serving(self.own(way, 1, &[role, "0"])?)
     }
-
-    /// Runs iperf3; returns GB/s.
-    fn iperf3(&self, way: Way, bytes: &str) -> Result<f64> {
-        const PORT: &str = "5201";
-        let to = self.hosts.address(1);
-        let words = ["--server", "--one-off", "--port", PORT, "--bind", &to];
-        let mut server = self.command(way, 1, "iperf3", &words)?;
-        let mut server = Process(server.stdout(Stdio::null()).spawn().context("a server")?);
-        let words = ["--json", "--client", &to, "--port", PORT, "--bytes", bytes];
-        let end = Instant::now() + START;
-        loop {
-            let said = output(self.command(way, 0, "iperf3", &words)?);
-            match said.and_then(|report| rate_of_iperf3(&report)) {
-                // The server does not listen yet.
-                Err(_) if Instant::now() < end && server.0.try_wait()?.is_none() => {}
-                figure => return figure.with_context(|| format!("iperf3, {way:?}")),
-            }
-        }
-    }
 }
 
 /// Measures requests and answers, and a stream.
@@ -81,7 +61,10 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<()> {
     if run.has(&["iperf3"]) {
         let line: Line = ("between two lab hosts, iperf3", 128 << 10, "GB/s", Better::Higher);
         let bytes = if run.options.quick { "20M" } else { "8G" };
-        let figures = run.in_turn(line, &[Way::Weft, Way::Tcp], |_, way| two.iperf3(way, bytes))?;
+        let figures = run.in_turn(line, &[Way::Weft, Way::Tcp], |_, way| {
+            let to = two.hosts.address(1);
+            iperf3((way, &to), ("5201", bytes), |end, words| two.command(way, end, "iperf3", words))
+        })?;
         run.push(line, Way::Weft, &figures, 1.2);
     }
     Ok(())

@@ -228,10 +228,9 @@ impl Run<'_> {
         let bytes = if self.options.quick { "20M" } else { "8G" };
         let figures = self.in_turn(line, &[Way::Weft, Way::Tcp], |run, way| {
             let port = port()?;
-            let words = ["--server", "--port", &port, "--bind", "127.0.0.1"];
-            let _server = run.listening(way, "iperf3", &words, &port)?;
-            let words = ["--json", "--client", "127.0.0.1", "--port", &port, "--bytes", bytes];
-            rate_of_iperf3(&output(run.command(way, 0, "iperf3", &words)?)?)
+            iperf3((way, "127.0.0.1"), (&port, bytes), |end, words| {
+                run.command(way, end, "iperf3", words)
+            })
         })?;
         self.push(line, Way::Weft, &figures, 2.0);
         Ok(())
@@ -355,6 +354,27 @@ fn rate(text: &str, test: &str) -> Result<f64> {
     let field = line.and_then(|line| line.split(',').nth(1));
     let rate = field.and_then(|field| field.trim_matches('"').parse().ok());
     rate.with_context(|| format!("a rate of {test} in {text:?}"))
+}
+
+/// Runs iperf3 between the ends of a way, the server at this address; returns GB/s. The server is
+/// not asked if it listens: it takes any connection for its client, and resets the next one.
+fn iperf3(
+    (way, to): (Way, &str),
+    (port, bytes): (&str, &str),
+    command: impl Fn(usize, &[&str]) -> Result<Command>,
+) -> Result<f64> {
+    let mut server = command(1, &["--server", "--one-off", "--port", port, "--bind", to])?;
+    let mut server = Process(server.stdout(Stdio::null()).spawn().context("a server")?);
+    let words = ["--json", "--client", to, "--port", port, "--bytes", bytes];
+    let end = Instant::now() + START;
+    loop {
+        let said = output(command(0, &words)?);
+        match said.and_then(|report| rate_of_iperf3(&report)) {
+            // The server does not listen yet.
+            Err(_) if Instant::now() < end && server.0.try_wait()?.is_none() => {}
+            figure => return figure.with_context(|| format!("iperf3, {way:?}")),
+        }
+    }
 }
 
 /// Returns the GB/s that iperf3 received, by its report.

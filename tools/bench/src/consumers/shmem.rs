@@ -2,8 +2,8 @@
 
 use super::place::{Carrier, Place};
 use super::{line, Line, Program, What};
-use crate::shmem::{compile, figure, find, folders, Operation};
-use anyhow::{Context, Result};
+use crate::shmem::{compile, figure, find, folders, Operation, HOME};
+use anyhow::{ensure, Context, Result};
 use std::path::PathBuf;
 use weft_run::folder::Folder;
 
@@ -42,8 +42,10 @@ impl Shmem {
     /// Finds one, and compiles the program.
     ///
     /// # Errors
-    /// There is none, or its compiler fails.
+    /// The user names none, or its compiler fails.
     pub fn find() -> Result<Shmem> {
+        // An OpenSHMEM of an MPI, as some have in PATH, starts under the launcher of the MPI alone.
+        ensure!(std::env::var_os(HOME).is_some(), "{HOME} names no folder of a Sandia OpenSHMEM");
         let folder = Folder::new()?;
         let program = compile(&find(folders(), &["oshcc"])?, &folder.0)?;
         Ok(Shmem { _folder: folder, program })

@@ -135,6 +135,16 @@ fn reduce_scatter__gives_each_rank_its_block() {
 }
 
 #[test]
+fn reduce_scatter__ranks_with_other_counts_end_with_an_error() {
+    ranks(3, Tree::Flat, |group| {
+        // The last rank's block has the same length for all, but not the same values.
+        let counts = if group.rank() == 0 { [2, 1, 1] } else { [1, 2, 1] };
+        let got = group.reduce_scatter(vec![1_u8; 4], &counts, Op::Sum).wait();
+        assert!(matches!(got.unwrap_err().cause(), OpError::Mismatch { .. }));
+    });
+}
+
+#[test]
 fn reduce_scatter__counts_that_do_not_fit_are_refused() {
     ranks(2, Tree::Flat, |group| {
         for counts in [&[1][..], &[1, 2], &[usize::MAX, usize::MAX]] {

@@ -64,6 +64,11 @@ impl What {
         What { kind, tree: None, root: 0, values: 0 }
     }
 
+    /// Adds the number of values that each rank gets; messages to people do not show it.
+    pub fn counts(self, counts: &[usize]) -> What {
+        What { root: hash(counts) as usize, ..self }
+    }
+
     pub fn over(self, tree: Tree) -> What {
         What { tree: Some(tree), ..self }
     }
@@ -87,9 +92,9 @@ impl What {
     }
 }
 
-/// Returns a hash of the members of a group in their order (FNV-1a).
-pub(super) fn hash(members: &[usize]) -> u32 {
-    let bytes = members.iter().flat_map(|&member| (member as u32).to_le_bytes());
+/// Returns a hash of numbers in their order, such as the members of a group (FNV-1a).
+pub(super) fn hash(numbers: &[usize]) -> u32 {
+    let bytes = numbers.iter().flat_map(|&number| (number as u32).to_le_bytes());
     let all = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -117,7 +122,11 @@ pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) ->
     let Some(kind) = kind_of(word) else { return "another operation".to_owned() };
     let root = ((word >> ROOT) ^ list) & ROOT_MASK;
     let has_root = matches!(kind, Broadcast | Reduce | Gather | Scatter);
-    let same_list = if has_root { (root as usize) < size } else { root == 0 };
+    let same_list = match kind {
+        ReduceScatter => true,
+        _ if has_root => (root as usize) < size,
+        _ => root == 0,
+    };
     let name = match kind {
         Barrier => "a barrier",
         Broadcast => "a broadcast from",
@@ -127,7 +136,7 @@ pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) ->
         Scatter => "a scatter from",
         Allgather => "an allgather",
         Alltoall => "an alltoall",
-        ReduceScatter => "a reduce-scatter",
+        ReduceScatter => "a reduce-scatter by counts",
     };
     let mut text = name.to_owned();
     match (has_root, same_list) {
@@ -198,7 +207,10 @@ mod tests {
             (What::of(Scatter).root(1), "a scatter from 1 of 80 bytes"),
             (What::of(Allgather), "an allgather of 80 bytes"),
             (What::of(Alltoall), "an alltoall of 80 bytes"),
-            (What::of(ReduceScatter).values::<f32>(Op::Min), "a reduce-scatter, minimum of 20 f32"),
+            (
+                What::of(ReduceScatter).values::<f32>(Op::Min),
+                "a reduce-scatter by counts, minimum of 20 f32",
+            ),
         ];
         let mut words = Vec::new();
         for (what, says) in whats {
@@ -212,6 +224,14 @@ mod tests {
         }
         words.sort_unstable();
         assert!(words.windows(2).all(|two| two[0] != two[1]));
+    }
+
+    #[test]
+    fn word__of_other_counts_is_another() {
+        let what = What::of(ReduceScatter).values::<f32>(Op::Min);
+        let [one, other] = [[3, 2, 2], [3, 1, 3]].map(|counts| what.counts(&counts).word(7));
+        assert_ne!(one, other);
+        assert_eq!(text(one, Some(28), (3, 7)), "a reduce-scatter by counts, minimum of 7 f32");
     }
 
     #[test]

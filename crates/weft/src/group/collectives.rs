@@ -128,7 +128,8 @@ impl Group {
     /// Combines the vectors of all ranks, position by position, and gives each rank one block of
     /// the result: the first `counts[0]` values to rank 0, the next `counts[1]` to rank 1, and so
     /// on.
-    /// All ranks give the same counts. The values are combined in the order of ranks.
+    /// All ranks give the same counts; otherwise it fails with `Mismatch`. The values are combined
+    /// in the order of ranks.
     ///
     /// # Errors
     /// `Count` if there is not one count for each rank, or if their sum is not the length of
@@ -147,7 +148,7 @@ impl Group {
             false => Err(OpError::Count { wanted: sum as u32, given: values.len() as u32 }),
         };
         let check = takes::<T>(op).and_then(|()| self.one_each(counts.len())).and(fits);
-        let what = What::of(Kind::ReduceScatter).values::<T>(op);
+        let what = What::of(Kind::ReduceScatter).values::<T>(op).counts(counts);
         let what = (what, Some(values.len() * T::SIZE));
         self.begin_if(check, what, move |call| async move {
             call.do_reduce_scatter(values, blocks, op).await

@@ -29,14 +29,9 @@ pub trait Element: Copy + 'static {
     fn put(self, out: &mut Vec<u8>);
     /// Reads the little-endian form of `SIZE` bytes.
     fn get(bytes: &[u8]) -> Self;
-    /// Combines two values. Never called with an `op` that `takes` refuses.
-    fn combine(self, other: Self, op: Op) -> Self;
-    /// Combines values with those encoded in `bytes`, position by position.
-    fn fold(all: &mut [Self], bytes: &[u8], op: Op) {
-        for (one, raw) in all.iter_mut().zip(bytes.chunks_exact(Self::SIZE)) {
-            *one = one.combine(Self::get(raw), op);
-        }
-    }
+    /// Combines values with those encoded in `bytes`, position by position. Never called with an `op`
+    /// that `takes` refuses.
+    fn fold(all: &mut [Self], bytes: &[u8], op: Op);
     /// True if values of this type can be combined by `op`.
     fn takes(op: Op) -> bool {
         let _any = op;
@@ -60,14 +55,8 @@ macro_rules! element {
                 <$ty>::from_le_bytes(raw)
             }
 
-            fn combine(self, other: $ty, op: Op) -> $ty {
-                let mut all = [self];
-                <$ty>::fold(&mut all, &other.to_le_bytes(), op);
-                all[0]
-            }
-
             fn fold(all: &mut [$ty], bytes: &[u8], op: Op) {
-                // A loop for each operation, which the compiler turns into vector instructions.
+                // The choice of the operation stands outside of the loop.
                 fn each(all: &mut [$ty], bytes: &[u8], with: impl Fn($ty, $ty) -> $ty) {
                     for (one, raw) in all.iter_mut().zip(bytes.chunks_exact(size_of::<$ty>())) {
                         *one = with(*one, <$ty>::get(raw));

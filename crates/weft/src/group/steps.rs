@@ -120,8 +120,8 @@ impl Call {
         }
     }
 
-    /// Allreduce. Each rank combines one block of a long vector and gives it to all others: every
-    /// byte of a rank's vector leaves it once and comes back once, however many ranks there are.
+    /// Allreduce. Each rank combines one block of a long vector and gives it to all others: it
+    /// sends, and receives, less than two vectors, however many ranks there are.
     pub(super) async fn do_allreduce<T: Element>(
         &self,
         mut values: Vec<T>,

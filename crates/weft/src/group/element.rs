@@ -29,8 +29,8 @@ pub trait Element: Copy + 'static {
     fn put(self, out: &mut Vec<u8>);
     /// Reads the little-endian form of `SIZE` bytes.
     fn get(bytes: &[u8]) -> Self;
-    /// Combines values with those encoded in `bytes`, position by position. Never called with an `op`
-    /// that `takes` refuses.
+    /// Combines values with those encoded in `bytes`, position by position. Never called with an
+    /// `op` that `takes` refuses.
     fn fold(all: &mut [Self], bytes: &[u8], op: Op);
     /// True if values of this type can be combined by `op`.
     fn takes(op: Op) -> bool {

@@ -207,10 +207,6 @@ mod tests {
             (What::of(Scatter).root(1), "a scatter from 1 of 80 bytes"),
             (What::of(Allgather), "an allgather of 80 bytes"),
             (What::of(Alltoall), "an alltoall of 80 bytes"),
-            (
-                What::of(ReduceScatter).values::<f32>(Op::Min),
-                "a reduce-scatter by counts, minimum of 20 f32",
-            ),
         ];
         let mut words = Vec::new();
         for (what, says) in whats {

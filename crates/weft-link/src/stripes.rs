@@ -6,6 +6,11 @@
 //! each carries an equal part. The first shared path is the path in use. A path is named by its
 //! index among the peer's paths.
 
+use crate::kind::Kind;
+use crate::proof::Proof;
+use crate::LinkEvent;
+use weft_core::PeerId;
+
 /// Highest number of interfaces that share bulk data.
 const MOST: usize = 3;
 /// Paths of a peer that are examined; further ones are ignored.
@@ -130,6 +135,82 @@ impl Stripes {
         let proven = |near| (0..paths.len()).any(|at| self.is_proven(at) && paths[at].near == near);
         let open = |at: &usize| paths[*at].near.is_some() && !proven(paths[*at].near);
         (0..paths.len().min(PATHS)).filter(open).collect()
+    }
+}
+
+/// A link that may reach a peer over several paths, with the decisions that are the same for each
+/// such link: the path in use, and the paths that share bulk data.
+pub(crate) trait Paths {
+    /// Returns the knowledge about the paths of a peer, and their number.
+    fn known(&mut self, peer: PeerId) -> Option<(&mut Proof, &mut Stripes, usize)>;
+
+    /// Lists the properties of a peer's paths that decide if they share, and names the path in
+    /// use, if it is one of them.
+    fn listed(&self, peer: PeerId) -> Option<(Vec<StripePath>, Option<usize>)>;
+
+    /// Sends a peer's question over these of its paths.
+    fn ask(&mut self, peer: PeerId, paths: Vec<usize>);
+
+    /// Uses one of a peer's paths from now on, and reports a change of the packet size.
+    fn change(&mut self, peer: PeerId, at: usize);
+
+    /// Reports an event of the link.
+    fn report(&mut self, event: LinkEvent);
+
+    /// Notes an authentic frame of a peer over one of its paths, which may be used from now on.
+    /// `in_use`: it is the path in use.
+    #[inline]
+    fn came_over(&mut self, peer: PeerId, at: usize, in_use: bool, kind: Kind) {
+        let Some((proof, stripes, _)) = self.known(peer) else { return };
+        let moved = proof.on_frame(at, in_use, stripes.has(at), kind) && !in_use;
+        if kind == Kind::Answer || kind == Kind::Other && !in_use {
+            self.prove(peer, at);
+        }
+        if moved {
+            self.change(peer, at);
+        }
+    }
+
+    /// Notes that packets over the path in use stay unacknowledged.
+    fn doubt_path(&mut self, peer: PeerId) {
+        let Some((proof, stripes, 2..)) = self.known(peer) else { return };
+        proof.doubt();
+        let instead = stripes.doubt();
+        if stripes.forget() {
+            self.report(LinkEvent::Stripes(peer, 1));
+        }
+        if let Some(at) = instead {
+            self.change(peer, at);
+        }
+    }
+
+    /// Notes that a path works in both directions. Sends the question over paths that may share.
+    fn prove(&mut self, peer: PeerId, at: usize) {
+        if self.known(peer).is_some_and(|(_, stripes, _)| stripes.prove(at)) {
+            self.share(peer);
+            self.ask_rest(peer);
+        }
+    }
+
+    /// Chooses the paths that share bulk data.
+    fn share(&mut self, peer: PeerId) {
+        let Some((paths, Some(used))) = self.listed(peer) else { return };
+        let Some((_, stripes, _)) = self.known(peer) else { return };
+        if let Some(now) = stripes.share(&paths, used) {
+            self.report(LinkEvent::Stripes(peer, now));
+        }
+    }
+
+    /// Returns the paths of interfaces that gave no answer yet.
+    fn unanswered(&mut self, peer: PeerId) -> Vec<usize> {
+        let Some((paths, _)) = self.listed(peer) else { return Vec::new() };
+        self.known(peer).map_or_else(Vec::new, |(_, stripes, _)| stripes.unanswered(&paths))
+    }
+
+    /// Sends the question over the paths of interfaces that gave no answer yet.
+    fn ask_rest(&mut self, peer: PeerId) {
+        let open = self.unanswered(peer);
+        self.ask(peer, open);
     }
 }
 

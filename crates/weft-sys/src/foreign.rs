@@ -14,6 +14,8 @@
 //! while a call of its own copies from memory that is not there (userfaultfd(2)). The thread of its
 //! user makes such calls too ([`ask`]).
 
+#[cfg(test)]
+mod lingering;
 #[allow(unsafe_code)]
 mod sys;
 
@@ -427,10 +429,9 @@ impl<T: Into<OwnedFd> + AsFd> fmt::Debug for Foreign<T> {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::lingering::lingering;
     use super::*;
-    use rustix::net::sockopt::set_socket_linger;
     use std::io::{ErrorKind, Read, Write};
-    use std::net::{TcpListener, TcpStream};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -438,23 +439,6 @@ mod tests {
     const SLOW: u32 = 40_001;
     const QUICK: u32 = 40_101;
     const OWNED: u32 = 40_201;
-
-    /// Returns a socket whose last close waits until the other one is closed.
-    fn lingering() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (other, _) = listener.accept().unwrap();
-        one.set_nonblocking(true).unwrap();
-        loop {
-            match (&one).write(&[0; 65_536]) {
-                Ok(_) => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) => panic!("{e}"),
-            }
-        }
-        set_socket_linger(&one, Some(Duration::from_secs(3600))).unwrap();
-        (one, other)
-    }
 
     /// Waits until a condition holds.
     fn until(mut holds: impl FnMut() -> bool) {

@@ -2,11 +2,14 @@
 //! and what they pretend to be. Each of them is this test program again.
 #![allow(non_snake_case)]
 
+#[path = "../../weft-sys/src/foreign/lingering.rs"]
+mod lingering;
 mod serving;
 
+use lingering::lingering;
 use serving::serving;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -111,23 +114,6 @@ fn pretend(name: &str) -> (Vec<UnixListener>, Vec<OwnedFd>) {
     let messages =
         messages.map(|end| weftd::sys::passing::listen(&format!("@{name}{end}")).unwrap());
     (streams, messages.collect())
-}
-
-/// Returns a socket whose last close waits until the other one is closed.
-fn lingering() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (other, _) = listener.accept().unwrap();
-    one.set_nonblocking(true).unwrap();
-    loop {
-        match (&one).write(&[0; 65_536]) {
-            Ok(_) => {}
-            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-            Err(e) => panic!("{e}"),
-        }
-    }
-    rustix::net::sockopt::set_socket_linger(&one, Some(Duration::from_secs(3600))).unwrap();
-    (one, other)
 }
 
 /// Passes sockets whose last close takes an hour: in messages of every kind, on connections that

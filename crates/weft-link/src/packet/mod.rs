@@ -40,7 +40,7 @@ use crate::link::own_frames;
 use crate::no_buffers::NoBuffers;
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security};
-use crate::stripes::Stripes;
+use crate::stripes::{Paths, Stripes};
 use crate::table::{Events, PeerTable};
 use crate::train::Arrived;
 use crate::wrap::{Corruptor, FaultSpec};
@@ -411,7 +411,7 @@ impl crate::Network for PacketLink {
     }
 
     fn has_unanswered(&mut self, peer: PeerId) -> bool {
-        self.has_rest(peer)
+        !self.unanswered(peer).is_empty()
     }
 
     fn ask_unanswered(&mut self, peer: PeerId) {
@@ -419,14 +419,6 @@ impl crate::Network for PacketLink {
     }
 
     fn doubt(&mut self, peer: PeerId) {
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if known.paths.len() > 1 {
-            known.proof.doubt();
-            let instead = known.stripes.doubt();
-            self.forget_stripes(peer);
-            if let Some(at) = instead {
-                self.change_path(peer, at);
-            }
-        }
+        self.doubt_path(peer);
     }
 }

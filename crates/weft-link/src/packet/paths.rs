@@ -8,8 +8,8 @@ use crate::ether::{
 };
 use crate::kind::Kind;
 use crate::proof::Proof;
-use crate::stripes::Stripes;
-use crate::{LinkEvent, PeerInfo};
+use crate::stripes::{Paths, Stripes};
+use crate::PeerInfo;
 use weft_core::{EndpointId, PeerId};
 
 const NO_TRAIN: TrainHead =
@@ -67,7 +67,7 @@ impl PacketLink {
     }
 
     /// Uses one of a peer's paths from now on; returns the Ethernet payload that it carries.
-    fn use_path(&mut self, peer: PeerId, at: usize) -> Option<u32> {
+    pub(super) fn use_path(&mut self, peer: PeerId, at: usize) -> Option<u32> {
         let path = *self.peer(peer)?.paths.get(at)?;
         let outlet = self.outlet(&path);
         let known = self.peers.get_mut(peer)?;
@@ -85,18 +85,6 @@ impl PacketLink {
         Some(())
     }
 
-    /// Uses one of a peer's paths from now on, and reports a change of the packet size.
-    pub(super) fn change_path(&mut self, peer: PeerId, at: usize) {
-        let before = self.peer(peer).map(|p| self.frame_len(p.outlet.mtu));
-        let Some(mtu) = self.use_path(peer, at) else { return };
-        self.count.path_changes += 1;
-        if before != Some(self.frame_len(mtu)) {
-            let packet = self.packet_len(mtu);
-            self.events.push(LinkEvent::Mtu(peer, packet));
-        }
-        self.share(peer);
-    }
-
     pub(super) fn remember_source(&mut self, endpoint: EndpointId, from: Source) {
         self.callers.retain(|(e, _)| *e != endpoint);
         if self.callers.len() == CALLERS_MAX {
@@ -108,18 +96,10 @@ impl PacketLink {
     /// Notes an authentic frame of a peer. If it came over a path of the peer's address, that path
     /// may be used. Answering any other source would let a replayed frame redirect the traffic.
     pub(super) fn came_from(&mut self, peer: PeerId, from: Source, kind: Kind) {
-        let Some(known) = self.peers.get_mut(peer) else {
-            return;
-        };
+        let Some(known) = self.peer(peer) else { return };
         let Some(at) = position(&known.paths, from) else { return };
-        let same = known.source == from;
-        let moved = known.proof.on_frame(at, same, known.stripes.has(at), kind) && !same;
-        if kind == Kind::Answer || kind == Kind::Other && !same {
-            self.prove(peer, at);
-        }
-        if moved {
-            self.change_path(peer, at);
-        }
+        let in_use = known.source == from;
+        self.came_over(peer, at, in_use, kind);
     }
 
     /// Checks for reports of the kernel that interfaces changed.
@@ -172,7 +152,7 @@ impl PacketLink {
             }
             for peer in self.peers_on(at) {
                 let path = self.peer(peer).map_or(0, |p| p.at);
-                self.change_path(peer, path);
+                self.change(peer, path);
             }
         }
         if was_up != up || mtu != old_mtu {
@@ -194,7 +174,7 @@ impl PacketLink {
             let usable = (0..known.paths.len()).filter(|&at| self.usable(peer, at));
             let Some(at) = usable.min_by_key(|&at| !known.stripes.is_proven(at)) else { continue };
             let proven = known.stripes.is_proven(at);
-            self.change_path(peer, at);
+            self.change(peer, at);
             if let Some(known) = self.peers.get_mut(peer).filter(|_| !proven) {
                 known.proof.doubt();
             }

@@ -1,8 +1,10 @@
 //! Striping over packet sockets: the paths to a peer that share bulk data.
 
-use super::{source, PacketLink, Peer};
+use super::{source, PacketLink};
+use crate::ether::Path;
 use crate::link::send_apart;
-use crate::stripes::StripePath;
+use crate::proof::Proof;
+use crate::stripes::{Paths, StripePath, Stripes};
 use crate::{DataRun, Frame, LinkEvent};
 use weft_core::PeerId;
 
@@ -13,49 +15,6 @@ impl PacketLink {
         if known.paths.iter().any(|path| path.ours != known.paths[0].ours) {
             known.stripes.keep(header, payload);
         }
-    }
-
-    /// Forgets the proofs of all paths to the peer.
-    pub(super) fn forget_stripes(&mut self, peer: PeerId) {
-        if self.peers.get_mut(peer).is_some_and(|known| known.stripes.forget()) {
-            self.events.push(LinkEvent::Stripes(peer, 1));
-        }
-    }
-
-    /// Notes that a path works in both directions. Sends the question over paths that may share.
-    pub(super) fn prove(&mut self, peer: PeerId, at: usize) {
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if known.stripes.prove(at) {
-            self.share(peer);
-            self.ask_rest(peer);
-        }
-    }
-
-    /// Chooses the paths that share bulk data.
-    pub(super) fn share(&mut self, peer: PeerId) {
-        let Some(known) = self.peer(peer) else { return };
-        let (paths, used) = (self.paths(known), known.at);
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if let Some(now) = known.stripes.share(&paths, used) {
-            self.events.push(LinkEvent::Stripes(peer, now));
-        }
-    }
-
-    /// True if the paths of some interface gave no answer yet.
-    pub(super) fn has_rest(&self, peer: PeerId) -> bool {
-        let open = |known: &Peer| known.stripes.unanswered(&self.paths(known));
-        self.peer(peer).is_some_and(|known| !open(known).is_empty())
-    }
-
-    /// Sends the question over the paths of interfaces without a proven path.
-    pub(super) fn ask_rest(&mut self, peer: PeerId) {
-        let Some(known) = self.peer(peer) else { return };
-        let open = known.stripes.unanswered(&self.paths(known));
-        let Some((header, payload)) = known.stripes.question() else { return };
-        let (header, payload) = (header.to_vec(), payload.to_vec());
-        let frame = Frame { peer, header: &header, payload: &payload };
-        open.into_iter().for_each(|at| self.hello_over(at, &frame));
-        self.detour(peer, None);
     }
 
     /// Handles an interface that went down, came up or changed its MTU: its paths share no longer,
@@ -83,10 +42,16 @@ impl PacketLink {
         }
         sent
     }
+}
 
-    /// Lists the properties of the paths that decide if they share.
-    fn paths(&self, known: &Peer) -> Vec<StripePath> {
-        let path = |path: &crate::ether::Path| {
+impl Paths for PacketLink {
+    fn known(&mut self, peer: PeerId) -> Option<(&mut Proof, &mut Stripes, usize)> {
+        let known = self.peers.get_mut(peer)?;
+        Some((&mut known.proof, &mut known.stripes, known.paths.len()))
+    }
+
+    fn listed(&self, peer: PeerId) -> Option<(Vec<StripePath>, Option<usize>)> {
+        let path = |path: &Path| {
             let port = &self.ports[path.ours];
             StripePath {
                 near: port.up.then_some(port.interface.index),
@@ -95,6 +60,31 @@ impl PacketLink {
                 len: path.mtu.min(port.interface.mtu),
             }
         };
-        known.paths.iter().map(path).collect()
+        let known = self.peer(peer)?;
+        Some((known.paths.iter().map(path).collect(), Some(known.at)))
+    }
+
+    fn ask(&mut self, peer: PeerId, paths: Vec<usize>) {
+        let Some(known) = self.peer(peer) else { return };
+        let Some((header, payload)) = known.stripes.question() else { return };
+        let (header, payload) = (header.to_vec(), payload.to_vec());
+        let frame = Frame { peer, header: &header, payload: &payload };
+        paths.into_iter().for_each(|at| self.hello_over(at, &frame));
+        self.detour(peer, None);
+    }
+
+    fn change(&mut self, peer: PeerId, at: usize) {
+        let before = self.peer(peer).map(|p| self.frame_len(p.outlet.mtu));
+        let Some(mtu) = self.use_path(peer, at) else { return };
+        self.count.path_changes += 1;
+        if before != Some(self.frame_len(mtu)) {
+            let packet = self.packet_len(mtu);
+            self.events.push(LinkEvent::Mtu(peer, packet));
+        }
+        self.share(peer);
+    }
+
+    fn report(&mut self, event: LinkEvent) {
+        self.events.push(event);
     }
 }

@@ -24,10 +24,10 @@ use crate::link::own_frames;
 use crate::ports::{self, Ports};
 use crate::proof::Proof;
 use crate::secure::{Lane, Secure, Security, RUNS_MAX};
-use crate::stripes::Stripes;
+use crate::stripes::{Paths, Stripes};
 use crate::table::{Events, PeerTable};
 use crate::wrap::{Corruptor, FaultSpec};
-use crate::{Address, DataRun, Link, LinkError, LinkEvent, PeerInfo, WaitFd};
+use crate::{Address, DataRun, Link, LinkError, PeerInfo, WaitFd};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use sys::{SockAddr, Socket};
@@ -228,29 +228,12 @@ impl UdpLink {
     /// peer named this address, it may be used from now on. Answering any other source would let a
     /// replayed packet redirect the traffic.
     fn confirm(&mut self, peer: PeerId, from: SocketAddr, kind: Kind) {
-        let Some(known) = self.peers.get_mut(peer) else {
-            return;
-        };
+        let Some(known) = self.peer(peer) else { return };
         let Some(at) = known.candidates.iter().position(|c| same_host_port(c.addr, from)) else {
             return;
         };
-        let same = same_host_port(known.addr, from);
-        let moved = known.proof.on_frame(at, same, known.stripes.has(at), kind) && !same;
-        if kind == Kind::Answer || kind == Kind::Other && !same {
-            self.prove(peer, at);
-        }
-        if moved {
-            self.change_candidate(peer, at);
-        }
-    }
-
-    /// Uses one of a peer's candidates from now on, and reports the new packet size.
-    fn change_candidate(&mut self, peer: PeerId, at: usize) {
-        if let Some(mtu) = self.use_candidate(peer, at) {
-            self.count.path_changes += 1;
-            self.events.push(LinkEvent::Mtu(peer, mtu));
-            self.share(peer);
-        }
+        let in_use = same_host_port(known.addr, from);
+        self.came_over(peer, at, in_use, kind);
     }
 }
 
@@ -387,7 +370,7 @@ impl crate::Network for UdpLink {
     }
 
     fn has_unanswered(&mut self, peer: PeerId) -> bool {
-        self.has_rest(peer)
+        !self.unanswered(peer).is_empty()
     }
 
     fn ask_unanswered(&mut self, peer: PeerId) {
@@ -396,14 +379,6 @@ impl crate::Network for UdpLink {
 
     fn doubt(&mut self, peer: PeerId) {
         self.connected.forget(peer);
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if known.candidates.len() > 1 {
-            known.proof.doubt();
-            let instead = known.stripes.doubt();
-            self.forget_stripes(peer);
-            if let Some(at) = instead {
-                self.change_candidate(peer, at);
-            }
-        }
+        self.doubt_path(peer);
     }
 }

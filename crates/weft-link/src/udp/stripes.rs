@@ -1,8 +1,9 @@
 //! Striping over UDP: the addresses of a peer that share bulk data.
 
 use super::sys::SockAddr;
-use super::{pmtu, same_host_port, Peer, UdpLink};
-use crate::stripes::StripePath;
+use super::{pmtu, same_host_port, Candidate, UdpLink};
+use crate::proof::Proof;
+use crate::stripes::{Paths, StripePath, Stripes};
 use crate::{DataRun, LinkEvent};
 use weft_core::PeerId;
 
@@ -12,57 +13,6 @@ impl UdpLink {
         let Some(known) = self.peers.get_mut(peer) else { return };
         if known.candidates.iter().any(|c| c.device != known.candidates[0].device) {
             known.stripes.keep(header, payload);
-        }
-    }
-
-    /// Forgets the proofs of all paths to the peer.
-    pub(super) fn forget_stripes(&mut self, peer: PeerId) {
-        if self.peers.get_mut(peer).is_some_and(|known| known.stripes.forget()) {
-            self.events.push(LinkEvent::Stripes(peer, 1));
-        }
-    }
-
-    /// Notes that the path to a candidate works in both directions. Sends the question to
-    /// candidates that may share.
-    pub(super) fn prove(&mut self, peer: PeerId, at: usize) {
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        if known.stripes.prove(at) {
-            self.share(peer);
-            self.ask_rest(peer);
-        }
-    }
-
-    /// Chooses the candidates that share bulk data.
-    pub(super) fn share(&mut self, peer: PeerId) {
-        let Some(known) = self.peers.get_mut(peer) else { return };
-        let paths = paths(known);
-        let in_use = known.candidates.iter().position(|c| same_host_port(c.addr, known.addr));
-        let Some(used) = in_use else { return };
-        if let Some(now) = known.stripes.share(&paths, used) {
-            self.events.push(LinkEvent::Stripes(peer, now));
-        }
-    }
-
-    /// True if candidates on some interface gave no answer yet.
-    pub(super) fn has_rest(&self, peer: PeerId) -> bool {
-        self.peer(peer).is_some_and(|known| !known.stripes.unanswered(&paths(known)).is_empty())
-    }
-
-    /// Sends the question to the candidates on interfaces that gave no answer yet.
-    pub(super) fn ask_rest(&mut self, peer: PeerId) {
-        let Some(known) = self.peers.get(peer) else { return };
-        for at in known.stripes.unanswered(&paths(known)) {
-            let Some(known) = self.peers.get(peer) else { return };
-            let Some((header, payload)) = known.stripes.question() else { return };
-            let addr = known.candidates[at].addr;
-            let sealed = self.secure.seal_into(peer, header, payload, &mut self.tx);
-            let (Some(len), Some(socket)) = (sealed, self.socket_for(addr.is_ipv6())) else {
-                continue;
-            };
-            match self.sockets[socket].send_to(&self.tx[..len], &SockAddr::new(addr)) {
-                Ok(()) => self.count.sent += 1,
-                Err(_) => self.count.send_errors += 1,
-            }
         }
     }
 
@@ -87,13 +37,49 @@ impl UdpLink {
     }
 }
 
-/// Lists the properties of the candidates that decide if they share.
-fn paths(known: &Peer) -> Vec<StripePath> {
-    let path = |(at, c): (usize, &super::Candidate)| StripePath {
-        near: (c.device != 0).then_some(c.device),
-        far: at as u64,
-        speed: c.speed,
-        len: pmtu::datagram_len(c.addr.ip(), c.ip_mtu),
-    };
-    known.candidates.iter().enumerate().map(path).collect()
+impl Paths for UdpLink {
+    fn known(&mut self, peer: PeerId) -> Option<(&mut Proof, &mut Stripes, usize)> {
+        let known = self.peers.get_mut(peer)?;
+        Some((&mut known.proof, &mut known.stripes, known.candidates.len()))
+    }
+
+    fn listed(&self, peer: PeerId) -> Option<(Vec<StripePath>, Option<usize>)> {
+        let known = self.peer(peer)?;
+        let used = known.candidates.iter().position(|c| same_host_port(c.addr, known.addr));
+        let path = |(at, c): (usize, &Candidate)| StripePath {
+            near: (c.device != 0).then_some(c.device),
+            far: at as u64,
+            speed: c.speed,
+            len: pmtu::datagram_len(c.addr.ip(), c.ip_mtu),
+        };
+        Some((known.candidates.iter().enumerate().map(path).collect(), used))
+    }
+
+    fn ask(&mut self, peer: PeerId, paths: Vec<usize>) {
+        for at in paths {
+            let Some(known) = self.peers.get(peer) else { return };
+            let Some((header, payload)) = known.stripes.question() else { return };
+            let addr = known.candidates[at].addr;
+            let sealed = self.secure.seal_into(peer, header, payload, &mut self.tx);
+            let (Some(len), Some(socket)) = (sealed, self.socket_for(addr.is_ipv6())) else {
+                continue;
+            };
+            match self.sockets[socket].send_to(&self.tx[..len], &SockAddr::new(addr)) {
+                Ok(()) => self.count.sent += 1,
+                Err(_) => self.count.send_errors += 1,
+            }
+        }
+    }
+
+    fn change(&mut self, peer: PeerId, at: usize) {
+        if let Some(mtu) = self.use_candidate(peer, at) {
+            self.count.path_changes += 1;
+            self.events.push(LinkEvent::Mtu(peer, mtu));
+            self.share(peer);
+        }
+    }
+
+    fn report(&mut self, event: LinkEvent) {
+        self.events.push(event);
+    }
 }

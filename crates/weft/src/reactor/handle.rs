@@ -1,7 +1,7 @@
-//! A handle of a reactor, by which clients have progress made, and sleep.
+//! A handle of a reactor, by which clients have progress made, are called in it, and sleep.
 
 use super::waiter::Sleeper;
-use super::{polling, Reactor, RECV_BUDGET};
+use super::{polling, Call, Reactor, RECV_BUDGET};
 use crate::clock::Clock;
 use crate::counters::Page;
 use std::cell::{BorrowMutError, Ref, RefCell, RefMut};
@@ -24,6 +24,15 @@ struct Flag(AtomicBool);
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Marks a client as busy with a message, until this is dropped: also by a panic.
+struct Busy<'a>(&'a Handle, usize);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().receiver.ports.ended(self.1);
     }
 }
 
@@ -105,6 +114,32 @@ impl Handle {
         let called = self.run_clients();
         let news = self.borrow().tasks.has_events();
         news && self.run_tasks() || called || did
+    }
+
+    /// Makes all calls of clients that are due. True if there was any.
+    fn run_clients(&self) -> bool {
+        let mut did = false;
+        loop {
+            let next = {
+                let ports = &mut self.borrow_mut().receiver.ports;
+                if let Some(panic) = ports.panicked() {
+                    std::panic::resume_unwind(panic);
+                }
+                ports.next_call()
+            };
+            let Some((at, number, client, call)) = next else { break };
+            did = true;
+            let busy = matches!(call, Call::Arrived(_)).then(|| Busy(self, at));
+            client.upcall(self, number, call);
+            drop(busy);
+        }
+        let reactor = &mut *self.borrow_mut();
+        if reactor.receiver.has_work() {
+            // The clients' calls may have taken long.
+            reactor.receiver.tick();
+            reactor.flush();
+        }
+        did
     }
 
     /// Announces that a thread is about to sleep. False if there is work.

@@ -8,7 +8,6 @@
 mod absence;
 mod attend;
 mod bulk_rate;
-mod calls;
 pub(crate) mod clients;
 mod coalescing;
 mod copied;

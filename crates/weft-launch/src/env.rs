@@ -133,7 +133,9 @@ pub fn timeout(lookup: Lookup<'_>) -> Result<Duration, LaunchError> {
 
 /// Returns the number of ranks of the job on this host, if the launcher tells it.
 pub fn ranks_here(lookup: Lookup<'_>) -> Option<usize> {
-    let counts = ["WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"];
+    // The last one is that of torchrun.
+    let counts =
+        ["WEFT_LOCAL_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"];
     let said = counts.iter().find_map(|name| lookup(name)?.trim().parse().ok());
     said.or_else(|| {
         let tasks = lookup("SLURM_STEP_TASKS_PER_NODE")?;
@@ -214,7 +216,9 @@ mod tests {
         for (list, node) in [("4(x2),3", "3"), ("4(x", "0"), ("", "0"), ("4(x2", "1"), ("4", "x")] {
             assert_eq!(slurm(list, node), None, "{list} {node}");
         }
-        assert_eq!(ranks_here(&|name| (name == "MPI_LOCALNRANKS").then(|| "3".into())), Some(3));
+        for variable in ["MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE"] {
+            assert_eq!(ranks_here(&|name| (name == variable).then(|| "3".into())), Some(3));
+        }
         assert_eq!(ranks_here(&|_| None), None);
     }
 

@@ -148,7 +148,14 @@ pub fn bootstrap() -> Result<Box<dyn Bootstrap>, LaunchError> {
 /// Returns the errors of [`bootstrap`], or [`LaunchError::BadJobKey`] when the published key is
 /// malformed.
 pub fn join() -> Result<Bootstrapped, LaunchError> {
-    let mut boot = bootstrap()?;
+    join_by(bootstrap()?)
+}
+
+/// Agrees on the key of a job that the caller has connected to, as [`join`] does.
+///
+/// # Errors
+/// The launcher's refusal, or [`LaunchError::BadJobKey`] when the published key is malformed.
+pub fn join_by(mut boot: Box<dyn Bootstrap>) -> Result<Bootstrapped, LaunchError> {
     let key = agree_on_key(boot.as_mut())?;
     Ok(Bootstrapped { boot, key })
 }

@@ -401,13 +401,21 @@ const CARD_KEY: &str = "weft-card";
 
 /// Joins the job of this process, and publishes the address of its endpoint.
 pub(crate) fn join() -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
+    let here = launch::ranks_here(&|name: &str| std::env::var(name).ok());
+    join_by(launch::join, here)
+}
+
+/// Joins the job that `connect` connects to, of which `here` ranks run on this host, if that is
+/// known.
+fn join_by(
+    connect: impl FnOnce() -> Result<Bootstrapped, LaunchError>,
+    here: Option<usize>,
+) -> Result<(Box<dyn Bootstrap>, Endpoint, Card), JobError> {
     settings::check()?;
     let links = links_from_env()?;
     let mut config = config_from_env()?;
-    let Bootstrapped { mut boot, key } = launch::join()?;
+    let Bootstrapped { mut boot, key } = connect()?;
     config.rank = u32::try_from(boot.rank()).ok();
-    let lookup = |name: &str| std::env::var(name).ok();
-    let here = launch::ranks_here(&lookup);
     let links = links.of_job(boot.size(), here);
     let endpoint = open_locked(config.clone(), links, key, Vec::new())?;
     endpoint.told_of(Ends::of_launcher());
@@ -491,6 +499,8 @@ pub struct Job {
     origin: Origin,
     boot: Rc<RefCell<Box<dyn Bootstrap>>>,
     world: Group,
+    /// Longest time in which queued messages are sent at the end.
+    flush: Duration,
 }
 
 impl Job {
@@ -512,11 +522,25 @@ impl Job {
     /// # Errors
     /// Returns the errors of `init`.
     pub fn init_locked() -> Result<Job, JobError> {
-        let (boot, endpoint, card) = join()?;
+        Ok(Job::of(join()?))
+    }
+
+    /// Joins a job by a key-value space of the caller's own, in which its ranks find each other,
+    /// for a caller that holds a lock as [`init_locked`](Self::init_locked) describes. `here` is
+    /// the number of its ranks on this host, if that is known. A process may be a rank of several
+    /// such jobs at a time.
+    ///
+    /// # Errors
+    /// The key-value space fails, a variable is wrong, or no link opens.
+    pub fn init_by(boot: Box<dyn Bootstrap>, here: Option<usize>) -> Result<Job, JobError> {
+        Ok(Job::of(join_by(|| launch::join_by(boot), here)?))
+    }
+
+    fn of((boot, endpoint, card): (Box<dyn Bootstrap>, Endpoint, Card)) -> Job {
         let rank = boot.rank();
         let boot = Rc::new(RefCell::new(boot));
         let world = Group::new(endpoint, Ranks(boot.clone(), card), rank);
-        Ok(Job { origin: Origin::here(), boot, world })
+        Job { origin: Origin::here(), boot, world, flush: Duration::from_secs(5) }
     }
 
     /// Returns the group of all ranks.
@@ -545,6 +569,11 @@ impl Job {
         self.endpoint().block_on(future)
     }
 
+    /// Leaves the job, as dropping it does, but sends queued messages for at most `flush`.
+    pub fn leave(mut self, flush: Duration) {
+        self.flush = flush;
+    }
+
     /// Ends the whole job with an exit code.
     pub fn abort(&self, code: i32, message: &str) -> ! {
         self.boot.borrow_mut().abort(code, message)
@@ -557,7 +586,7 @@ impl Drop for Job {
         if std::thread::panicking() || !self.origin.is_here() {
             return;
         }
-        self.endpoint().close(Duration::from_secs(5));
+        self.endpoint().close(self.flush);
         if let Err(e) = self.boot.borrow_mut().finalize() {
             weft_link::warn!("leaving the job: {e}");
         }

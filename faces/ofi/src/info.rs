@@ -63,7 +63,7 @@ pub fn hints(parts: Parts<'_>) -> Hints {
 
 /// Returns the attributes of the sending side of an offer.
 pub fn tx(offer: &Offer) -> TxAttr {
-    let send = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC;
+    let send = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC | cap::COLLECTIVE;
     TxAttr {
         caps: offer.caps & (send | cap::SEND | cap::READ | cap::WRITE | cap::FENCE),
         mode: 0,
@@ -80,7 +80,7 @@ pub fn tx(offer: &Offer) -> TxAttr {
 
 /// Returns the attributes of the receiving side of an offer.
 pub fn rx(offer: &Offer) -> RxAttr {
-    let receive = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC | cap::RECV;
+    let receive = cap::MSG | cap::TAGGED | cap::RMA | cap::ATOMIC | cap::RECV | cap::COLLECTIVE;
     let remote = cap::REMOTE_READ | cap::REMOTE_WRITE | cap::DIRECTED_RECV;
     // Capabilities of the domain are left out.
     let more = cap::MULTI_RECV | cap::SOURCE | cap::RMA_EVENT;

@@ -18,7 +18,8 @@
 //! - [`name`]: the addresses that MPI libraries exchange; [`vector`]: the numbers of them.
 //!   [`offer`], `info`: hints, and the offer made for them. [`who`], `messages`: texts for people.
 //! - `memory`: callers' buffers. `call`: errors as numbers. `slab`: values under numbers.
-//!   [`atomic`]: the arithmetic of atomic operations and their messages.
+//!   [`atomic`]: the arithmetic of atomic operations and their messages. [`collective`]: the tree
+//!   of a group and its messages; `sets`: the members of groups.
 //! - [`abi`]: the numbers, structures and tables of libfabric.
 //!
 //! Modules named `sys` alone have code that the compiler does not check.
@@ -30,6 +31,7 @@ pub mod abi;
 mod addresses;
 pub mod atomic;
 mod call;
+pub mod collective;
 mod counter;
 mod domain;
 mod events;
@@ -46,6 +48,7 @@ mod poller;
 mod queue;
 mod region;
 mod reports;
+mod sets;
 mod slab;
 #[allow(unsafe_code)]
 mod sys;

@@ -19,7 +19,7 @@ pub const PRIMARY: u64 = cap::MSG
 pub const SECONDARY: u64 = cap::MULTI_RECV | cap::SOURCE | cap::LOCAL_COMM | cap::REMOTE_COMM;
 
 /// Capabilities that cost something and are granted only on request.
-pub const ON_REQUEST: u64 = cap::RMA_EVENT | cap::FENCE;
+pub const ON_REQUEST: u64 = cap::RMA_EVENT | cap::FENCE | cap::COLLECTIVE;
 
 /// Order between any two operations to one peer. All go through one sequence, in which writes and
 /// atomic operations are executed as they arrive. The data of a read is sent later, so writes (and,

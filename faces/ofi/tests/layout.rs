@@ -122,6 +122,15 @@ fn entries() -> Vec<Layout> {
             op 52, context 56, data 64
         }
         AtomicAttr "fi_atomic_attr" 16 { count 0, size 8 }
+        AvSetAttr "fi_av_set_attr" 56 {
+            count 0, start_addr 8, end_addr 16, stride 24, comm_key_size 32, comm_key 40, flags 48
+        }
+        CollectiveAttr "fi_collective_attr" 40 {
+            op 0, datatype 4, datatype_attr 8, max_members 24, mode 32
+        }
+        CollectiveAddr "fi_collective_addr" 16 { set 0, coll_addr 8 }
+        FidAvSet "fid_av_set" 32 { fid 0, ops 24 }
+        FidMc "fid_mc" 32 { fid 0, fi_addr 24 }
         FidFabric "fid_fabric" 40 { fid 0, ops 24, api_version 32 }
         FidDomain "fid_domain" 40 { fid 0, ops 24, mr 32 }
         FidAv "fid_av" 32 { fid 0, ops 24 }
@@ -153,6 +162,13 @@ fn tables() -> Vec<Layout> {
         FiOpsAv "fi_ops_av" 88 {
             size 0, insert 8, insertsvc 16, insertsym 24, remove 32, lookup 40, straddr 48,
             av_set 56, insert_auth_key 64, lookup_auth_key 72, set_user_id 80
+        }
+        FiOpsAvSet "fi_ops_av_set" 56 {
+            size 0, set_union 8, intersect 16, diff 24, insert 32, remove 40, addr 48
+        }
+        FiOpsCollective "fi_ops_collective" 96 {
+            size 0, barrier 8, broadcast 16, alltoall 24, allreduce 32, allgather 40,
+            reduce_scatter 48, reduce 56, scatter 64, gather 72, msg 80, barrier2 88
         }
         FiOpsCq "fi_ops_cq" 64 {
             size 0, read 8, readfrom 16, readerr 24, sread 32, sreadfrom 40, signal 48,
@@ -210,6 +226,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("FI_RMA", cap::RMA, 4),
     ("FI_TAGGED", cap::TAGGED, 8),
     ("FI_ATOMIC", cap::ATOMIC, 16),
+    ("FI_COLLECTIVE", cap::COLLECTIVE, 64),
     ("FI_READ", cap::READ, 256),
     ("FI_WRITE", cap::WRITE, 512),
     ("FI_RECV", cap::RECV, 1024),
@@ -278,6 +295,8 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("FI_CLASS_EP", class::EP as u64, 3),
     ("FI_CLASS_AV", class::AV as u64, 11),
     ("FI_CLASS_MR", class::MR as u64, 12),
+    ("FI_CLASS_MC", class::MC as u64, 19),
+    ("FI_CLASS_AV_SET", class::AV_SET as u64, 21),
     ("FI_CLASS_EQ", class::EQ as u64, 13),
     ("FI_CLASS_CQ", class::CQ as u64, 14),
     ("FI_CLASS_CNTR", class::CNTR as u64, 15),
@@ -318,6 +337,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("FI_OPT_CUDA_API_PERMITTED", OPT_CUDA_API_PERMITTED as u64, 10),
     ("FI_OPT_SHARED_MEMORY_PERMITTED", OPT_SHARED_MEMORY_PERMITTED as u64, 11),
     ("FI_AV_COMPLETE", EVENT_AV_COMPLETE as u64, 5),
+    ("FI_JOIN_COMPLETE", EVENT_JOIN_COMPLETE as u64, 6),
     ("FI_MR_COMPLETE", EVENT_MR_COMPLETE as u64, 4),
 ];
 
@@ -342,7 +362,7 @@ fn numbers__are_those_of_libfabric_2_6() {
 fn assertions() -> String {
     let mut c = String::from("#include <stddef.h>\n");
     let headers = ["fabric.h", "fi_errno.h", "fi_domain.h", "fi_endpoint.h", "fi_cm.h", "fi_eq.h"];
-    let more = ["fi_tagged.h", "fi_rma.h", "fi_atomic.h", "providers/fi_prov.h"];
+    let more = ["fi_tagged.h", "fi_rma.h", "fi_atomic.h", "fi_collective.h", "providers/fi_prov.h"];
     for header in headers.iter().chain(&more) {
         writeln!(c, "#include <rdma/{header}>").unwrap();
     }

@@ -1,8 +1,8 @@
 //! The provider under libfabric itself: C programs that use it as MPI libraries do.
 //!
 //! `tests/c/provider.c` has a case for most tests here, `tests/c/registration.c` versions of the
-//! interface, `tests/c/signals.c` handlers of signals; they are compiled with gcc against the
-//! installed libfabric, which loads the provider just built.
+//! interface, `tests/c/signals.c` handlers of signals, `tests/c/collective.c` groups of processes;
+//! they are compiled with gcc against the installed libfabric, which loads the provider just built.
 #![allow(non_snake_case)]
 
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn build() -> Result<Built, String> {
     let link = dir.join("libweft-fi.so");
     let _absent = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(&provider, &link).unwrap();
-    for name in ["provider", "registration", "signals"] {
+    for name in ["provider", "registration", "signals", "collective"] {
         let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
         let program = dir.join(name);
         let args = ["-Wall", "-Wextra", "-Werror", "-g", "-o", program.to_str().unwrap(), &source];
@@ -156,6 +156,74 @@ fn lock__a_signal_handler_inside_of_a_call_is_refused() {
         assert!(said.contains("ended inside of a call"), "{said}");
         let told = said.lines().filter(|line| line.contains("signal handler")).count();
         assert!(told == 1 && !said.contains("panicked"), "{said}");
+    }
+}
+
+/// Runs a case of collective operations with so many processes; returns what they said.
+fn members(case: &str, members: usize, settings: &[(&str, &str)]) -> Option<String> {
+    let built = match built() {
+        Ok(built) => built,
+        Err(why) => {
+            skip(why);
+            return None;
+        }
+    };
+    let out = Command::new(built.dir.join("collective"))
+        .args([case, &members.to_string()])
+        .env("FI_PROVIDER_PATH", &built.dir)
+        .env("FI_PROVIDER", "weft")
+        .env("WEFT_KEY", "0123456789abcdef".repeat(4))
+        .envs(settings.iter().copied())
+        .output()
+        .unwrap();
+    let (said, errors) =
+        (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{case}, {members} members, {settings:?}: {said}{errors}");
+    Some(said.into_owned())
+}
+
+const LOSSY: [(&str, &str); 2] =
+    [("WEFT_LINK", "udp"), ("WEFT_FAULTS", "loss=1%,dup=0.5%,reorder=1%,seed=7")];
+
+#[test]
+fn collective__every_operation_by_groups_of_each_size() {
+    for size in [1, 2, 3, 5, 8] {
+        members("all", size, &[]);
+    }
+    members("all", 4, &LOSSY[..1]);
+    members("all", 3, &LOSSY);
+}
+
+#[test]
+fn collective__many_at_a_time() {
+    members("many", 5, &[]);
+    members("many", 3, &LOSSY);
+}
+
+#[test]
+fn collective__what_no_group_can_do_is_refused() {
+    members("refused", 2, &[]);
+}
+
+#[test]
+fn collective__members_that_disagree_fail_together() {
+    for size in [2, 5] {
+        let Some(said) = members("differs", size, &[]) else { return };
+        assert!(said.contains("other lengths"), "{said}");
+        assert_eq!(said.lines().count(), 2 * size, "{said}");
+    }
+}
+
+#[test]
+fn collective__a_member_that_dies_or_stops_ends_the_operation_at_all_others() {
+    let short = [("WEFT_PEER_TIMEOUT_MS", "2000")];
+    for (case, settings) in [("killed", &[][..]), ("killed", &LOSSY[..1]), ("stopped", &[])] {
+        let Some(said) = members(case, 6, &[settings, &short].concat()) else { return };
+        assert_eq!(said.matches("survived").count(), 5, "{case} {settings:?}: {said}");
+        let named = |line: &&str| {
+            line.contains("member 5 of the group") || line.starts_with("member 4: peer")
+        };
+        assert_eq!(said.lines().filter(named).count(), 5, "{said}");
     }
 }
 

@@ -29,9 +29,9 @@ macro_rules! numbers {
 /// Capabilities, operation and completion flags.
 pub mod cap {
     bits! { u64:
-        MSG = 1, RMA = 2, TAGGED = 3, ATOMIC = 4, READ = 8, WRITE = 9, RECV = 10, SEND = 11,
-        REMOTE_READ = 12, REMOTE_WRITE = 13, MULTI_RECV = 16, REMOTE_CQ_DATA = 17, MORE = 18,
-        PEEK = 19, FENCE = 21, COMPLETION = 24, INJECT = 25, INJECT_COMPLETE = 26,
+        MSG = 1, RMA = 2, TAGGED = 3, ATOMIC = 4, COLLECTIVE = 6, READ = 8, WRITE = 9, RECV = 10,
+        SEND = 11, REMOTE_READ = 12, REMOTE_WRITE = 13, MULTI_RECV = 16, REMOTE_CQ_DATA = 17,
+        MORE = 18, PEEK = 19, FENCE = 21, COMPLETION = 24, INJECT = 25, INJECT_COMPLETE = 26,
         TRANSMIT_COMPLETE = 27, DELIVERY_COMPLETE = 28, MATCH_COMPLETE = 31, LOCAL_COMM = 51,
         REMOTE_COMM = 52, PROV_ATTR_ONLY = 54, RMA_EVENT = 56, SOURCE = 57, DIRECTED_RECV = 59,
         /// For a receive: take the message that a peek claimed.
@@ -93,6 +93,7 @@ pub mod err {
 pub mod class {
     numbers! { usize:
         FABRIC = 1, DOMAIN = 2, EP = 3, AV = 11, MR = 12, EQ = 13, CQ = 14, CNTR = 15,
+        MC = 19, AV_SET = 21,
     }
 }
 
@@ -118,7 +119,7 @@ numbers! { c_int:
 }
 
 numbers! { u32:
-    EVENT_MR_COMPLETE = 4, EVENT_AV_COMPLETE = 5,
+    EVENT_MR_COMPLETE = 4, EVENT_AV_COMPLETE = 5, EVENT_JOIN_COMPLETE = 6,
     /// Weft's own address format: the uppermost bit marks formats of providers.
     ADDR_WEFT = 0x8000_0077,
     /// Weft's own protocol.

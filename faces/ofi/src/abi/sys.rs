@@ -317,6 +317,44 @@ pub struct AtomicAttr {
 }
 
 #[repr(C)]
+pub struct AvSetAttr {
+    pub count: usize,
+    pub start_addr: u64,
+    pub end_addr: u64,
+    pub stride: u64,
+    pub comm_key_size: usize,
+    pub comm_key: *mut u8,
+    pub flags: u64,
+}
+
+#[repr(C)]
+pub struct CollectiveAttr {
+    pub op: c_int,
+    pub datatype: c_int,
+    pub datatype_attr: AtomicAttr,
+    pub max_members: usize,
+    pub mode: u64,
+}
+
+#[repr(C)]
+pub struct CollectiveAddr {
+    pub set: *mut FidAvSet,
+    pub coll_addr: u64,
+}
+
+#[repr(C)]
+pub struct FidAvSet {
+    pub fid: Fid,
+    pub ops: *const FiOpsAvSet,
+}
+
+#[repr(C)]
+pub struct FidMc {
+    pub fid: Fid,
+    pub fi_addr: u64,
+}
+
+#[repr(C)]
 pub struct FidFabric {
     pub fid: Fid,
     pub ops: *const FiOpsFabric,
@@ -370,7 +408,7 @@ pub struct FidEp {
     pub rma: *const FiOpsRma,
     pub tagged: *const FiOpsTagged,
     pub atomic: *const FiOpsAtomic,
-    pub collective: *const c_void,
+    pub collective: *const FiOpsCollective,
 }
 
 /// A value that functions of the interface return.
@@ -463,7 +501,7 @@ tables! {
         stx_ctx(*mut FidDomain, *mut TxAttr, Out<c_void>, Ptr) -> c_int;
         srx_ctx(*mut FidDomain, *mut RxAttr, Out<FidEp>, Ptr) -> c_int;
         query_atomic(*mut FidDomain, c_int, c_int, *mut AtomicAttr, u64) -> c_int;
-        query_collective(*mut FidDomain, c_int, Ptr, u64) -> c_int;
+        query_collective(*mut FidDomain, c_int, *mut CollectiveAttr, u64) -> c_int;
         endpoint2(*mut FidDomain, *mut Info, Out<FidEp>, u64, Ptr) -> c_int;
     }
     FiOpsMr {
@@ -479,10 +517,18 @@ tables! {
         remove(*mut FidAv, *mut u64, usize, u64) -> c_int;
         lookup(*mut FidAv, u64, Ptr, *mut usize) -> c_int;
         straddr(*mut FidAv, Const, *mut c_char, *mut usize) -> *const c_char;
-        av_set(*mut FidAv, Ptr, Out<c_void>, Ptr) -> c_int;
+        av_set(*mut FidAv, *mut AvSetAttr, Out<FidAvSet>, Ptr) -> c_int;
         insert_auth_key(*mut FidAv, Const, usize, *mut u64, u64) -> c_int;
         lookup_auth_key(*mut FidAv, u64, Ptr, *mut usize) -> c_int;
         set_user_id(*mut FidAv, u64, u64, u64) -> c_int;
+    }
+    FiOpsAvSet {
+        set_union(*mut FidAvSet, *const FidAvSet) -> c_int;
+        intersect(*mut FidAvSet, *const FidAvSet) -> c_int;
+        diff(*mut FidAvSet, *const FidAvSet) -> c_int;
+        insert(*mut FidAvSet, u64) -> c_int;
+        remove(*mut FidAvSet, u64) -> c_int;
+        addr(*mut FidAvSet, *mut u64) -> c_int;
     }
     FiOpsCq {
         read(*mut FidCq, Ptr, usize) -> isize;
@@ -527,7 +573,7 @@ tables! {
         accept(*mut FidEp, Const, usize) -> c_int;
         reject(Ptr, *mut Fid, Const, usize) -> c_int;
         shutdown(*mut FidEp, u64) -> c_int;
-        join(*mut FidEp, Const, u64, Out<c_void>, Ptr) -> c_int;
+        join(*mut FidEp, Const, u64, Out<FidMc>, Ptr) -> c_int;
     }
     FiOpsMsg {
         recv(*mut FidEp, Ptr, usize, Ptr, u64, Ptr) -> isize;
@@ -561,6 +607,20 @@ tables! {
         inject(*mut FidEp, Const, usize, u64, u64, u64) -> isize;
         writedata(*mut FidEp, Const, usize, Ptr, u64, u64, u64, u64, Ptr) -> isize;
         injectdata(*mut FidEp, Const, usize, u64, u64, u64, u64) -> isize;
+    }
+    FiOpsCollective {
+        barrier(*mut FidEp, u64, Ptr) -> isize;
+        broadcast(*mut FidEp, Ptr, usize, Ptr, u64, u64, c_int, u64, Ptr) -> isize;
+        alltoall(*mut FidEp, Const, usize, Ptr, Ptr, Ptr, u64, c_int, u64, Ptr) -> isize;
+        allreduce(*mut FidEp, Const, usize, Ptr, Ptr, Ptr, u64, c_int, c_int, u64, Ptr) -> isize;
+        allgather(*mut FidEp, Const, usize, Ptr, Ptr, Ptr, u64, c_int, u64, Ptr) -> isize;
+        reduce_scatter(*mut FidEp, Const, usize, Ptr, Ptr, Ptr, u64, c_int, c_int, u64, Ptr)
+            -> isize;
+        reduce(*mut FidEp, Const, usize, Ptr, Ptr, Ptr, u64, u64, c_int, c_int, u64, Ptr) -> isize;
+        scatter(*mut FidEp, Const, usize, Ptr, Ptr, Ptr, u64, u64, c_int, u64, Ptr) -> isize;
+        gather(*mut FidEp, Const, usize, Ptr, Ptr, Ptr, u64, u64, c_int, u64, Ptr) -> isize;
+        msg(*mut FidEp, Const, *mut Ioc, Descs, usize, u64) -> isize;
+        barrier2(*mut FidEp, u64, u64, Ptr) -> isize;
     }
     FiOpsAtomic {
         write(*mut FidEp, Const, usize, Ptr, u64, u64, u64, c_int, c_int, Ptr) -> isize;

@@ -1,7 +1,7 @@
 //! Fabrics, domains, address vectors and registered memory.
 
 use super::objects::{Fabric, Object, Registered};
-use super::{atomic, close, copy_text, ep, give, object, queues, room};
+use super::{atomic, close, collective, copy_text, ep, give, object, queues, room};
 use crate::abi::*;
 use crate::addresses::text_of;
 use crate::call::call;
@@ -31,11 +31,13 @@ static DOMAIN: FiOpsDomain = FiOpsDomain {
     endpoint2: ep::open2,
     cntr_open: queues::cntr_open,
     query_atomic: atomic::query,
+    query_collective: collective::query,
     ..FiOpsDomain::NONE
 };
 
 static AV_FID: FiOps = FiOps { close: close::<Rc<Addresses>>, bind: bind_av, ..FiOps::NONE };
-static AV: FiOpsAv = FiOpsAv { insert, remove, lookup, straddr, ..FiOpsAv::NONE };
+static AV: FiOpsAv =
+    FiOpsAv { insert, remove, lookup, straddr, av_set: collective::av_set, ..FiOpsAv::NONE };
 
 static MR_FID: FiOps =
     FiOps { close: close::<Registered>, bind: bind_mr, control: control_mr, ..FiOps::NONE };

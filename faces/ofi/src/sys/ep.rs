@@ -1,7 +1,7 @@
 //! Endpoints: opening, binding and options.
 
 use super::objects::Object;
-use super::{atomic, close, give, messages, object, rma, room};
+use super::{atomic, close, collective, give, messages, object, rma, room};
 use crate::abi::*;
 use crate::events::Events;
 use crate::worker::{Addresses, Counter, Defaults, Domain, Queue, Worker};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 static FID: FiOps = FiOps { close: close_here, bind, control, ..FiOps::NONE };
 static OPS: FiOpsEp = FiOpsEp { cancel, getopt, setopt, ..FiOpsEp::NONE };
-static CM: FiOpsCm = FiOpsCm { getname, ..FiOpsCm::NONE };
+static CM: FiOpsCm = FiOpsCm { getname, join: collective::join, ..FiOpsCm::NONE };
 
 entries! { inside Arc<Domain>:
     fn open(domain: FidDomain, info: *mut Info, out: Out<FidEp>, context: Ptr) -> c_int {
@@ -27,7 +27,7 @@ entries! { inside Arc<Domain>:
             rma: &rma::OPS,
             tagged: &messages::tagged::OPS,
             atomic: &atomic::OPS,
-            collective: std::ptr::null(),
+            collective: &collective::OPS,
         };
         give(head, worker, out)
     }
@@ -50,7 +50,7 @@ entries! { inside Rc<Worker>:
             <Rc<Addresses>>::CLASS => ep.use_vector(object::<Rc<Addresses>>(other)?),
             <Rc<Queue>>::CLASS => ep.use_queue(object(other)?, flags)?,
             <Rc<Counter>>::CLASS => ep.use_counter(object(other)?, flags)?,
-            <Arc<Events>>::CLASS => {}
+            <Arc<Events>>::CLASS => ep.use_events(object::<Arc<Events>>(other)?),
             _ => return Err(err::EINVAL),
         }
         Ok(0)

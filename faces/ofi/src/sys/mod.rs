@@ -48,6 +48,7 @@ macro_rules! flagged {
 }
 
 mod atomic;
+mod collective;
 mod domain;
 mod ep;
 mod info;

@@ -1,6 +1,7 @@
 //! The operations of an endpoint and their completions.
 
 mod atomic;
+mod collective;
 mod complete;
 mod events;
 mod expect;
@@ -20,9 +21,11 @@ mod sys;
 mod transfers;
 
 pub use atomic::{most, AtomicCall};
+pub use collective::{combination, CollectiveCall};
 pub use open::Defaults;
 
 use crate::abi::*;
+use crate::events::Events;
 use crate::members::Member;
 use crate::name::{self, Name};
 use crate::region::Region;
@@ -136,6 +139,11 @@ impl Worker {
     /// Binds an address vector.
     pub fn use_vector(&self, vector: &Rc<Addresses>) {
         self.state.borrow_mut().bound.vector = Some(vector.clone());
+    }
+
+    /// Binds an event queue, to which joins of groups are reported as long as it is open.
+    pub fn use_events(&self, events: &Arc<Events>) {
+        self.state.borrow_mut().bound.events = Arc::downgrade(events);
     }
 
     /// Binds a completion queue, to the directions in `flags`.
@@ -291,6 +299,9 @@ impl Worker {
         if state.remote.has_events() {
             self.hear(state);
         }
+        if state.collectives.has_events() {
+            self.hear_members(state);
+        }
         if state.receives.failures != self.endpoint.waiting().failures() {
             self.lose(state);
         }
@@ -306,6 +317,7 @@ impl Worker {
         state.receives.failures = self.endpoint.waiting().failures();
         self.lose_waiting(state);
         self.give_up(state);
+        self.lose_neighbours(state);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Opening of an endpoint.
 
+use super::collective::Collectives;
 use super::state::{Bound, Peers, Receives, State};
 use super::transfers::Remote;
 use super::{meet, Domain, Worker};
@@ -82,6 +83,7 @@ impl Worker {
             peers: Peers::default(),
             receives: Receives::default(),
             remote: Remote::new(&endpoint),
+            collectives: Collectives::new(&endpoint),
         };
         Ok(Rc::new(Worker {
             introductions: meet::Introductions::new(&endpoint),

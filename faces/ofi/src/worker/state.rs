@@ -1,9 +1,11 @@
 //! The state of an endpoint.
 
+use super::collective::Collectives;
 use super::report::{fields, Direction};
 use super::transfers::Remote;
 use super::{Addresses, Counter, Queue};
 use crate::abi::{cap, err, ADDR_NONE};
+use crate::events::Events;
 use crate::memory::{Borrowed, Bounce};
 use crate::queue::{Entry, Failure};
 use crate::region::Sums;
@@ -11,6 +13,7 @@ use crate::slab::Slab;
 use libc::{c_int, c_void};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Weak;
 use weft_core::engine::types::{Claimed, Probed};
 use weft_core::matching::RecvSpec;
 use weft_core::{OpId, PeerId};
@@ -42,6 +45,8 @@ pub struct Bound {
     pub counters: [Option<Rc<Counter>>; 4],
     /// Counters of peers' writes and reads of memory here.
     pub remote_counters: Sums,
+    /// The queue to which joins of groups are reported; the endpoint does not keep it open.
+    pub events: Weak<Events>,
 }
 
 /// Peers and their numbers in the address vector.
@@ -130,6 +135,7 @@ pub struct State {
     pub peers: Peers,
     pub receives: Receives,
     pub remote: Remote,
+    pub collectives: Collectives,
 }
 
 impl Peers {
@@ -151,7 +157,8 @@ impl State {
     /// Returns true if every send and every operation on memory of others has ended.
     pub fn is_quiet(&self) -> bool {
         let sends = |rec: &Rec| rec.op.is_some() && rec.flags & cap::SEND != 0;
-        self.remote.is_quiet() && !self.records.values().any(sends)
+        let quiet = self.remote.is_quiet() && self.collectives.is_quiet();
+        quiet && !self.records.values().any(sends)
     }
 
     /// Returns true if an operation with these flags is reported when it ends well.

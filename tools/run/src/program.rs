@@ -52,8 +52,8 @@ pub fn hand_over<S: AsRef<OsStr>>(
     let Some(file) = path(program) else {
         bail!(
             "this command is in the program {program}, which is neither beside weft nor in PATH; \
-             packages of weft and `cargo xtask install` have it; in the sources `cargo build \
-             --release -p {program}` makes it"
+             the package weft-bench (a wheel, or Debian's) and `cargo xtask install` have it; in \
+             the sources `cargo build --release -p {program}` makes it"
         )
     };
     let error = Command::new(&file).args(words).exec();
@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn hand_over__says_how_to_get_a_program_that_is_not_there() {
         let error = hand_over("weft-nowhere", ["x"]).expect_err("there is none").to_string();
-        for words in ["weft-nowhere", "PATH", "cargo xtask install", "-p weft-nowhere"] {
+        let ways = ["package weft-bench", "cargo xtask install", "-p weft-nowhere"];
+        for words in ["weft-nowhere", "PATH"].into_iter().chain(ways) {
             assert!(error.contains(words), "{error}");
         }
     }

@@ -1,10 +1,11 @@
 //! Debian packages: `weft` (command, MPI provider, C library), `weft-agent` (the agent, its unit
-//! and its user), `libweft-dev` (header, static library, examples).
+//! and its user), `weft-bench` (benchmarks and papers), `libweft-dev` (header, static library,
+//! examples).
 //!
 //! Format: deb(5), Debian Policy chapters 5 and 10. `dpkg-deb` writes the archives.
 
 use super::archive::{complete, mode_of};
-use super::{Scratch, Staged, ARCHITECTURE, VERSION};
+use super::{is_of_benches, Scratch, Staged, ARCHITECTURE, VERSION};
 use crate::run::succeeds;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +21,7 @@ struct Package {
     description: &'static [&'static str],
 }
 
-const PACKAGES: [Package; 3] = [
+const PACKAGES: [Package; 4] = [
     Package {
         name: "weft",
         section: "net",
@@ -41,6 +42,17 @@ const PACKAGES: [Package; 3] = [
             "agent of weft: message passing for ranks without rights",
             "The agent weftd owns raw sockets of a host and serves ranks that may open none. Its",
             "unit starts it with CAP_NET_RAW alone, as a user of its own.",
+        ],
+    },
+    Package {
+        name: "weft-bench",
+        section: "net",
+        depends: "libc6 (>= @GLIBC@), libgcc-s1, weft (= @VERSION@)",
+        recommends: "iperf3",
+        description: &[
+            "benchmarks of weft, and programs that reproduce papers",
+            "The commands weft bench, and the applications and simulated clusters of four papers,",
+            "which weft finds when they are installed.",
         ],
     },
     Package {
@@ -67,6 +79,8 @@ fn owner_of(name: &str) -> &'static str {
         "libweft-dev"
     } else if starts(&agent) || is_completion(name, "weftd") {
         "weft-agent"
+    } else if is_of_benches(name) {
+        "weft-bench"
     } else {
         "weft"
     }
@@ -186,6 +200,9 @@ mod tests {
         for (name, package) in [
             ("bin/weft", "weft"),
             ("bin/weftd", "weft-agent"),
+            ("bin/weft-bench", "weft-bench"),
+            ("bin/weft-papers", "weft-bench"),
+            ("share/man/man1/weft-bench-mpi.1", "weft-bench"),
             ("lib/libweft.so.0", "weft"),
             ("lib/libweft.so", "libweft-dev"),
             ("lib/libweft.a", "libweft-dev"),
@@ -209,7 +226,7 @@ mod tests {
 
     #[test]
     fn control_of__names_version_and_dependencies() {
-        let text = control_of(&PACKAGES[2], "2.34", 2049);
+        let text = control_of(&PACKAGES[3], "2.34", 2049);
         assert!(text.contains(&format!("Depends: weft (= {VERSION})\n")), "{text}");
         assert!(text.contains("Installed-Size: 3\n") && text.ends_with("examples.\n"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The container image: the two commands, the provider, the system libraries that these load, and
+//! The container image: the commands, the provider, the system libraries that these load, and
 //! an example job as the default command.
 //!
 //! Format: the archive of `docker save` (OCI image specification v1 for the configuration), which

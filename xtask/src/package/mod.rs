@@ -20,9 +20,9 @@ const USAGE: &str = "\
 usage: cargo xtask package --out DIR [--only wheel|deb|image|source]... [--debug]
 
   wheel    for pip: commands, MPI provider, C library, for Python 3.9 and newer; Python package,
-           for 3.11 and newer
-  deb      for Debian and its relatives: weft, weft-agent, libweft-dev
-  image    for docker load and podman load: the two commands and an example
+           for 3.11 and newer; and weft_bench, the benchmarks and papers
+  deb      for Debian and its relatives: weft, weft-agent, weft-bench, libweft-dev
+  image    for docker load and podman load: the commands and an example
   source   the files of the commit
 
 --debug packs an unoptimised build, to try the packages themselves.";
@@ -139,6 +139,17 @@ impl Staged {
     }
 }
 
+/// The programs of the benchmarks and of what reproduces papers. They are three quarters of all
+/// programs, and few users want them: they are packages of their own.
+const BENCHES: [&str; 2] = ["weft-bench", "weft-papers"];
+
+/// Returns true if a file of an installation belongs to the benchmarks or papers: a program, or a
+/// manual page.
+fn is_of_benches(name: &str) -> bool {
+    let name = name.strip_prefix("bin/").or_else(|| name.strip_prefix("share/man/man1/"));
+    name.is_some_and(|name| BENCHES.iter().any(|program| name.starts_with(program)))
+}
+
 /// Returns the newest version of the form `GLIBC_2.34`.
 fn newest_glibc(text: &str) -> (u32, u32) {
     let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
@@ -164,7 +175,7 @@ fn package(request: &Request) -> Result<Vec<PathBuf>, String> {
     if request.kinds.iter().any(|kind| *kind != "source") {
         let staged = Staged::new("/usr", request.debug)?;
         if wants("wheel") {
-            made.push(wheel::make(&staged, out)?);
+            made.extend(wheel::make(&staged, out)?);
         }
         if wants("deb") {
             made.extend(deb::make(&staged, out)?);
@@ -200,6 +211,14 @@ mod tests {
     fn newest_glibc__compares_numbers() {
         assert_eq!(newest_glibc("GLIBC_2.4 (2) GLIBC_2.34\n GLIBC_2.17 GLIBC_PRIVATE"), (2, 34));
         assert_eq!(newest_glibc("none"), (0, 0));
+    }
+
+    #[test]
+    fn is_of_benches__programs_and_their_pages() {
+        let names = ["bin/weft-bench", "share/man/man1/weft-bench-mpi.1", "bin/weft-papers"];
+        assert!(names.into_iter().all(is_of_benches));
+        let others = ["bin/weft", "share/man/man1/weft-run.1", "share/doc/weft/guide/busy.md"];
+        assert!(!others.into_iter().any(is_of_benches));
     }
 
     #[test]

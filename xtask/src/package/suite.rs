@@ -46,9 +46,11 @@ pub fn suite() -> Outcome {
     };
     let mut checks = Checks::default();
     let with_end = |end: &str| made.iter().find(|file| file.display().to_string().ends_with(end));
-    match with_end(".whl") {
-        Some(file) => wheel(file, &scratch.0, &mut checks),
-        None => drop(checks.check("a wheel is made", false)),
+    let wheels: Vec<&PathBuf> =
+        made.iter().filter(|file| file.extension().is_some_and(|e| e == "whl")).collect();
+    match wheels[..] {
+        [file, benches] => wheel(file, benches, &scratch.0, &mut checks),
+        _ => drop(checks.check("two wheels are made", false)),
     }
     let debs: Vec<&PathBuf> =
         made.iter().filter(|file| file.extension().is_some_and(|e| e == "deb")).collect();
@@ -121,7 +123,7 @@ fn is_small(what: &str, file: &Path, most: f64, checks: &mut Checks) {
     checks.check(&format!("{what}: {size:.2} MB, under {most}"), size < most && file.is_file());
 }
 
-fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
+fn wheel(file: &Path, benches: &Path, scratch: &Path, checks: &mut Checks) {
     is_small("the wheel", file, WHEEL_MAX, checks);
     let place = scratch.join("venv");
     let mut venv = Command::new("python3");
@@ -160,10 +162,22 @@ fn wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
         }
         false => checks.skip("wheel: MPI", "pip installs no MPICH: the index cannot be reached"),
     }
-    pip(&["uninstall", "--yes", "weft"]);
-    let left = ["bin/weft", "bin/weftd", "include/weft.h", "lib/weft/libweft-fi.so"];
+    let mut bench = clean(&bin.join("weft"), &path);
+    let said = bench.args(BENCH).output().map(|out| String::from_utf8_lossy(&out.stderr).into());
+    let names = said.is_ok_and(|said: String| said.contains("package weft-bench"));
+    checks.check("wheel: a benchmark names its package", names);
+    let benches = benches.display().to_string();
+    checks.check("wheel: pip installs weft_bench", pip(&["install", "--no-index", &benches]));
+    let table = output_of(clean(&bin.join("weft"), &path).args(BENCH)).unwrap_or_default();
+    checks.check("wheel: a benchmark", table.contains("cache line"));
+    pip(&["uninstall", "--yes", "weft", "weft-bench"]);
+    let left =
+        ["bin/weft", "bin/weftd", "bin/weft-bench", "include/weft.h", "lib/weft/libweft-fi.so"];
     checks.check("wheel: nothing is left", !left.iter().any(|name| place.join(name).exists()));
 }
+
+/// A short benchmark.
+const BENCH: [&str; 7] = ["bench", "pingpong", "--link", "shm", "--size", "8", "--quick"];
 
 /// Returns true if a C program is built with pkg-config's options for `prefix`, and runs.
 fn compiles(prefix: &Path) -> bool {
@@ -249,12 +263,14 @@ fn debian(debs: &[&PathBuf], checks: &mut Checks) {
             true => open_mpi(&root, checks),
             false => checks.skip("deb: MPI", "apt-get installs no Open MPI"),
         }
+        let table = output_of(&mut inside(&root, &[&["/usr/bin/weft"], &BENCH[..]].concat()));
+        checks.check("deb: a benchmark", table.is_some_and(|table| table.contains("cache line")));
         let files = ["include/weft.h", "share/man/man1/weft-run.1", "share/man/man8/weftd.8"];
         for name in files.iter().chain(&["share/man/man3/weft_send.3", "share/doc/weft/guide.md"]) {
             checks.check(&format!("deb: {name}"), root.join("usr").join(name).is_file());
         }
     }
-    let packages = ["libweft-dev", "weft-agent", "weft"];
+    let packages = ["libweft-dev", "weft-agent", "weft-bench", "weft"];
     checks.check("deb: apt removes them", apt(&["purge"], &packages));
     let find = ["find", "/etc", "/lib", "/run", "/usr", "-name", "*weft*"];
     let left = output_of(&mut inside(&root, &find));

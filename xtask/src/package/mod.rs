@@ -19,8 +19,8 @@ use std::process::Command;
 const USAGE: &str = "\
 usage: cargo xtask package --out DIR [--only wheel|deb|image|source]... [--debug]
 
-  wheel    for pip: commands, MPI provider, C library, for Python 3.9 and newer; Python package,
-           for 3.11 and newer; and weft_bench, the benchmarks and papers
+  wheel    for pip: commands and MPI provider, for Python 3.9 and newer, with the Python package,
+           for 3.11 and newer; weft_bench, the benchmarks and papers; weft_dev, the C library
   deb      for Debian and its relatives: weft, weft-agent, weft-bench, libweft-dev
   image    for docker load and podman load: the commands and an example
   source   the files of the commit

@@ -49,8 +49,8 @@ pub fn suite() -> Outcome {
     let wheels: Vec<&PathBuf> =
         made.iter().filter(|file| file.extension().is_some_and(|e| e == "whl")).collect();
     match wheels[..] {
-        [file, benches] => wheel(file, benches, &scratch.0, &mut checks),
-        _ => drop(checks.check("two wheels are made", false)),
+        [file, benches, library] => wheel(file, [benches, library], &scratch.0, &mut checks),
+        _ => drop(checks.check("three wheels are made", false)),
     }
     let debs: Vec<&PathBuf> =
         made.iter().filter(|file| file.extension().is_some_and(|e| e == "deb")).collect();
@@ -123,7 +123,7 @@ fn is_small(what: &str, file: &Path, most: f64, checks: &mut Checks) {
     checks.check(&format!("{what}: {size:.2} MB, under {most}"), size < most && file.is_file());
 }
 
-fn wheel(file: &Path, benches: &Path, scratch: &Path, checks: &mut Checks) {
+fn wheel(file: &Path, others: [&PathBuf; 2], scratch: &Path, checks: &mut Checks) {
     is_small("the wheel", file, WHEEL_MAX, checks);
     let place = scratch.join("venv");
     let mut venv = Command::new("python3");
@@ -153,7 +153,6 @@ fn wheel(file: &Path, benches: &Path, scratch: &Path, checks: &mut Checks) {
     checks.check("wheel: the module names its folders", said.is_some_and(|s| s.trim() == wanted));
     let module = output_of(clean(&bin.join("python"), &path).args(["-m", "weft", "--version"]));
     checks.check("wheel: python -m weft", module.is_some_and(|s| s.starts_with("weft ")));
-    checks.check("wheel: pkg-config and cc", compiles(&place));
     match pip(&["install", "mpich", "mpi4py"]) {
         true => {
             let mut mpi = clean(&bin.join("weft"), &path);
@@ -166,11 +165,13 @@ fn wheel(file: &Path, benches: &Path, scratch: &Path, checks: &mut Checks) {
     let said = bench.args(BENCH).output().map(|out| String::from_utf8_lossy(&out.stderr).into());
     let names = said.is_ok_and(|said: String| said.contains("package weft-bench"));
     checks.check("wheel: a benchmark names its package", names);
-    let benches = benches.display().to_string();
-    checks.check("wheel: pip installs weft_bench", pip(&["install", "--no-index", &benches]));
+    let [benches, library] = others.map(|other| other.display().to_string());
+    let others = pip(&["install", "--no-index", &benches, &library]);
+    checks.check("wheel: pip installs weft_bench and weft_dev", others);
+    checks.check("wheel: pkg-config and cc", compiles(&place));
     let table = output_of(clean(&bin.join("weft"), &path).args(BENCH)).unwrap_or_default();
     checks.check("wheel: a benchmark", table.contains("cache line"));
-    pip(&["uninstall", "--yes", "weft", "weft-bench"]);
+    pip(&["uninstall", "--yes", "weft", "weft-bench", "weft-dev"]);
     let left =
         ["bin/weft", "bin/weftd", "bin/weft-bench", "include/weft.h", "lib/weft/libweft-fi.so"];
     checks.check("wheel: nothing is left", !left.iter().any(|name| place.join(name).exists()));

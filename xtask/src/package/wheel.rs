@@ -1,5 +1,5 @@
-//! The wheels: pip installs commands, provider, library and header below the prefix of an
-//! environment, and the benchmarks where they are wanted.
+//! The wheels: pip installs commands and provider below the prefix of an environment, and the
+//! benchmarks and the C library where they are wanted.
 //!
 //! Format: PEP 427 (wheels), PEP 600 (`manylinux_X_Y`). `.data/scripts` goes to `bin`, `.data/data`
 //! to the prefix itself, so the commands find the provider as in an installation.
@@ -104,52 +104,89 @@ fn module() -> Result<Vec<(String, PathBuf)>, String> {
     Ok(files)
 }
 
-/// The benchmarks and papers, as names of wheels have it.
-const BENCHES: &str = "weft_bench";
+/// A wheel as its users are told of it.
+struct About {
+    /// Its name, as names of files have it.
+    name: &'static str,
+    summary: &'static str,
+    /// A file of the repository that describes it, or the description itself.
+    text: Text,
+}
 
-/// Makes both wheels in `out`.
-pub fn make(staged: &Staged, out: &Path) -> Result<[PathBuf; 2], String> {
+enum Text {
+    File(&'static str),
+    Line(&'static str),
+}
+
+/// The wheels. None declares that it needs another: pip would take another project's package of the
+/// name `weft`.
+const WHEELS: [About; 3] = [
+    About {
+        name: "weft",
+        summary: "Message passing for the network people already have",
+        text: Text::File("dist/README-wheel.md"),
+    },
+    About {
+        name: "weft_bench",
+        summary: "Benchmarks of weft, and programs that reproduce papers",
+        text: Text::Line(
+            "The programs behind `weft bench` and the papers' applications. Install the wheel \
+             `weft` of the same version, too.\n",
+        ),
+    },
+    About {
+        name: "weft_dev",
+        summary: "The C library of weft",
+        text: Text::Line(
+            "`weft.h` and `crl.h`, the library, manual pages and examples. Install the wheel \
+             `weft` of the same version, too; its `weft.pkgconfig_dir()` names the folder for \
+             PKG_CONFIG_PATH.\n",
+        ),
+    },
+];
+
+/// Makes the wheels in `out`.
+pub fn make(staged: &Staged, out: &Path) -> Result<Vec<PathBuf>, String> {
     let extension = install::built("weft-python", "libweft_python.so", staged.debug)?;
     let (major, minor) = staged.glibc(&[&extension])?;
     let tag = format!("py3-none-manylinux_{major}_{minor}_{ARCHITECTURE}");
-    let wheel = out.join(format!("weft-{VERSION}-{tag}.whl"));
-    let wheel = complete(&wheel, |part| write(staged, &extension, &tag, part))?;
-    let benches = out.join(format!("{BENCHES}-{VERSION}-{tag}.whl"));
-    Ok([wheel, complete(&benches, |part| write_benches(staged, &tag, part))?])
+    let one = |about: &About| {
+        let file = out.join(format!("{}-{VERSION}-{tag}.whl", about.name));
+        complete(&file, |part| write(about, staged, &extension, &tag, part))
+    };
+    WHEELS.iter().map(one).collect()
 }
 
-/// Writes the wheel of a tag.
-fn write(staged: &Staged, extension: &Path, tag: &str, file: &Path) -> Result<(), String> {
-    let mut wheel = Wheel::new(staged, "weft", file)?;
-    for (name, path) in module()? {
-        let text = std::fs::read_to_string(&path);
-        let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
-        wheel.add(&name, text.replace("@VERSION@", VERSION).as_bytes(), 0o644)?;
+/// Writes a wheel.
+fn write(
+    about: &About,
+    staged: &Staged,
+    extension: &Path,
+    tag: &str,
+    file: &Path,
+) -> Result<(), String> {
+    let read = |path: &Path| {
+        let text = std::fs::read_to_string(path);
+        text.map_err(|e| format!("{}: {e}", path.display()))
+    };
+    let mut wheel = Wheel::new(staged, about.name, file)?;
+    if about.name == "weft" {
+        for (name, path) in module()? {
+            let text = read(&path)?.replace("@VERSION@", VERSION);
+            wheel.add(&name, text.as_bytes(), 0o644)?;
+        }
+        let library = std::fs::read(extension);
+        let library = library.map_err(|e| format!("{}: {e}", extension.display()))?;
+        wheel.add(EXTENSION, &library, 0o755)?;
     }
-    let library = std::fs::read(extension);
-    let library = library.map_err(|e| format!("{}: {e}", extension.display()))?;
-    wheel.add(EXTENSION, &library, 0o755)?;
-    for name in staged.names.iter().filter(|name| belongs(name)) {
+    for name in staged.names.iter().filter(|name| wheel_of(name) == Some(about.name)) {
         wheel.add_installed(&staged.root().join(name), name)?;
     }
-    let readme = crate::root().join("dist/README-wheel.md");
-    let text = std::fs::read_to_string(&readme);
-    let text = text.map_err(|e| format!("{}: {e}", readme.display()))?;
-    let summary = "Message passing for the network people already have";
-    wheel.finish(tag, &metadata("weft", summary, &text), file)
-}
-
-/// Writes the wheel of the benchmarks and papers. It declares no dependency: pip would take another
-/// project's package of the name `weft`.
-fn write_benches(staged: &Staged, tag: &str, file: &Path) -> Result<(), String> {
-    let mut wheel = Wheel::new(staged, BENCHES, file)?;
-    for name in staged.names.iter().filter(|name| is_of_benches(name)) {
-        wheel.add_installed(&staged.root().join(name), name)?;
-    }
-    let text = "The programs behind `weft bench` and the papers' applications. Install the wheel \
-                of weft with the same version beside this one.\n";
-    let summary = "Benchmarks of weft, and programs that reproduce papers";
-    wheel.finish(tag, &metadata("weft-bench", summary, text), file)
+    let text = match about.text {
+        Text::File(name) => read(&crate::root().join(name))?,
+        Text::Line(line) => line.into(),
+    };
+    wheel.finish(tag, &metadata(&about.name.replace('_', "-"), about.summary, &text), file)
 }
 
 /// The text by which a linker finds the C library: a wheel holds no links, and a copy for each name
@@ -168,17 +205,28 @@ const OLD: [&str; 8] = [
     "man3/mx_",
 ];
 
-/// Returns true if a file of an installation goes into the wheel: an environment has no units, a
-/// static library would be most of the wheel, and programs load the library by its short name.
-/// Programs over virtual interfaces and MX are compiled on hosts that have the Debian packages.
-/// Pictures of results are in the repository. Benchmarks and papers have a wheel of their own.
-fn belongs(name: &str) -> bool {
+/// Parts of the names of files of the C library.
+const C: [&str; 6] =
+    ["lib/libweft.so", "include/", "lib/pkgconfig/", "lib/cmake/", "share/man/man3/", "examples/"];
+
+/// Returns the wheel of a file of an installation. `None`: no wheel has it. An environment has no
+/// units, a static library would be most of a wheel, and programs load the library by its short
+/// name. Programs over virtual interfaces and MX are compiled on hosts that have the Debian
+/// packages. The results of measurements are in the repository.
+fn wheel_of(name: &str) -> Option<&'static str> {
     let left_out = name.ends_with(".a")
-        || is_of_benches(name)
-        || name.ends_with(".png")
+        || name.contains("-static.pc")
+        || name.starts_with("share/doc/weft/results")
         || name.starts_with("lib/libweft.so.0.")
-        || OLD.iter().any(|part| name.contains(part));
-    !left_out && !name.contains("systemd") && !name.contains("sysusers")
+        || OLD.iter().any(|part| name.contains(part))
+        || name.contains("systemd")
+        || name.contains("sysusers");
+    match () {
+        () if left_out => None,
+        () if is_of_benches(name) => Some("weft_bench"),
+        () if C.iter().any(|part| name.contains(part)) => Some("weft_dev"),
+        () => Some("weft"),
+    }
 }
 
 fn metadata(name: &str, summary: &str, text: &str) -> String {
@@ -189,4 +237,32 @@ fn metadata(name: &str, summary: &str, text: &str) -> String {
          Classifier: Topic :: System :: Distributed Computing\n\
          Description-Content-Type: text/markdown\n\n{text}"
     )
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wheel_of__a_file_has_one_wheel_or_none() {
+        for (name, wheel) in [
+            ("bin/weft", Some("weft")),
+            ("bin/weftd", Some("weft")),
+            ("lib/weft/libweft-fi.so", Some("weft")),
+            ("share/doc/weft/guide/c.md", Some("weft")),
+            ("bin/weft-bench", Some("weft_bench")),
+            ("share/man/man1/weft-papers-app-qr.1", Some("weft_bench")),
+            ("lib/libweft.so.0", Some("weft_dev")),
+            ("lib/pkgconfig/weft.pc", Some("weft_dev")),
+            ("share/weft/examples/heat.c", Some("weft_dev")),
+            ("lib/libweft.so.0.1.0", None),
+            ("lib/libweft.a", None),
+            ("include/vipl.h", None),
+            ("lib/systemd/system/weftd.service", None),
+        ] {
+            assert_eq!(wheel_of(name), wheel, "{name}");
+        }
+        assert!(WHEELS.iter().any(|about| wheel_of("include/weft.h") == Some(about.name)));
+    }
 }

@@ -239,6 +239,9 @@ macro_rules! cases {
 cases! {
     getinfo__offers_no_more_operations_than_callers_make_room_for = "depth";
     getinfo__each_part_names_capabilities_of_its_kind = "capabilities";
+    getinfo__known_callers = "callers";
+    close__in_the_wrong_order = "disorder";
+    send__a_caller_that_takes_eagain_for_success = "ignored";
     av__numbers_last_until_the_last_removal = "vector";
     av__asynchronous_insertions_report_to_the_event_queue = "vector_events";
     recv__peek_claim_and_discard = "peek";

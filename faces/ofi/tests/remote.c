@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,10 +64,10 @@ static uint64_t peer_mem;
 	} while (0)
 #define AGAIN(call)                                                                    \
 	do {                                                                           \
-		long ret_;                                                             \
-		while ((ret_ = (call)) == -FI_EAGAIN)                                  \
+		long again_;                                                           \
+		while ((again_ = (call)) == -FI_EAGAIN)                                  \
 			fi_cq_read(txcq, NULL, 0), sched_yield();                      \
-		OK(ret_);                                                              \
+		OK(again_);                                                            \
 	} while (0)
 
 static void put(const void *buf, size_t len)
@@ -444,6 +446,95 @@ static void case_closed(void)
 	meet();
 }
 
+/* Closing one of two keys of the same memory leaves the other. */
+static void case_twice(void)
+{
+	struct fid_mr *two[2];
+
+	if (!origin)
+		for (int i = 0; i < 2; i++)
+			OK(fi_mr_reg(domain, mem, 4096, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 20 + i, 0,
+				     &two[i], NULL));
+	meet();
+	if (origin) {
+		for (unsigned i = 0; i < 2; i++) {
+			pattern(local, 64, i);
+			AGAIN(fi_write(ep, local, 64, NULL, peer, 64 * i, 20 + i, local));
+			CHECK(!completion(local, FI_RMA | FI_WRITE));
+		}
+	}
+	meet();
+	if (!origin) {
+		CHECK(is_pattern(mem, 64, 0) && is_pattern(mem + 64, 64, 1));
+		OK(fi_close(&two[0]->fid));
+	}
+	meet();
+	if (origin) {
+		AGAIN(fi_write(ep, local, 64, NULL, peer, 128, 20, local));
+		CHECK(completion(local, FI_RMA | FI_WRITE) == FI_EACCES);
+		AGAIN(fi_write(ep, local, 64, NULL, peer, 128, 21, local));
+		CHECK(!completion(local, FI_RMA | FI_WRITE));
+	}
+	meet();
+	if (!origin) {
+		CHECK(is_pattern(mem + 128, 64, 1));
+		OK(fi_close(&two[1]->fid));
+	}
+}
+
+/* The error of an operation on a peer that may be gone; 0 if it went well. */
+static int error_of(long started, void *context)
+{
+	struct fi_cq_data_entry e;
+	struct fi_cq_err_entry f = { 0 };
+	long ret;
+
+	OK(started);
+	while ((ret = fi_cq_read(txcq, &e, 1)) == -FI_EAGAIN)
+		sched_yield();
+	if (ret == 1)
+		return 0;
+	CHECK(ret == -FI_EAVAIL && fi_cq_readerr(txcq, &f, 0) == 1);
+	CHECK(f.op_context == context && f.err != 0);
+	return f.err;
+}
+
+/* Registered memory whose pages its owner takes away without closing the region: every operation
+ * on it ends with an error. Where the kernel copies, it says so; where the owner's process does, it
+ * dies of it, as a process of its own access would. */
+static void case_vanished(void)
+{
+	enum { GONE = 22, BYTES = 1 << 20 };
+	static const size_t sizes[] = { 8, 70000, BYTES };
+	struct fid_mr *gone = NULL;
+	uint64_t v = 5, old = 5;
+
+	if (!origin) {
+		void *at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		CHECK(at != MAP_FAILED);
+		OK(fi_mr_reg(domain, at, BYTES, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, GONE, 0, &gone,
+			     NULL));
+		CHECK(!mprotect(at, BYTES, PROT_NONE));
+		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+		meet();
+		for (;;)
+			fi_cq_read(txcq, NULL, 0), sched_yield();
+	}
+	meet();
+	for (unsigned i = 0; i < 3; i++) {
+		int error;
+
+		error = error_of(fi_write(ep, local, sizes[i], NULL, peer, 0, GONE, local), local);
+		CHECK(error == FI_EACCES || error == FI_ECONNRESET);
+		error = error_of(fi_read(ep, local, sizes[i], NULL, peer, 0, GONE, local), local);
+		CHECK(error == FI_EACCES || error == FI_ECONNRESET);
+	}
+	CHECK(error_of(fi_fetch_atomic(ep, &v, 1, NULL, &old, NULL, peer, 0, GONE, FI_UINT64, FI_SUM,
+				       &v), &v));
+	exit(0);
+}
+
 #define TYPES(X)                                                                       \
 	X(int8_t, FI_INT8) X(uint8_t, FI_UINT8) X(int16_t, FI_INT16) X(uint16_t, FI_UINT16)    \
 	X(int32_t, FI_INT32) X(uint32_t, FI_UINT32) X(int64_t, FI_INT64)                   \
@@ -728,19 +819,11 @@ static void case_death(void)
 	CHECK(!completion(NULL, FI_RMA | FI_WRITE));
 	meet();
 	for (int i = 0; i < 3; i++) {
-		struct fi_cq_data_entry e;
-		struct fi_cq_err_entry f = { 0 };
 		long ret;
 		while ((ret = fi_fetch_atomic(ep, &v, 1, NULL, &old, NULL, peer, 0, KEY, FI_UINT64,
 					      FI_SUM, &v)) == -FI_EAGAIN)
 			sched_yield();
-		OK(ret);
-		while ((ret = fi_cq_read(txcq, &e, 1)) == -FI_EAGAIN)
-			sched_yield();
-		if (ret == 1)
-			continue;
-		CHECK(ret == -FI_EAVAIL && fi_cq_readerr(txcq, &f, 0) == 1);
-		CHECK(f.op_context == &v && f.err != 0);
+		error_of(ret, &v);
 	}
 	exit(0);
 }
@@ -1223,6 +1306,7 @@ static const struct {
 	{ "write", case_write },	     { "everywhere", case_everywhere },
 	{ "pieces", case_pieces },	     { "data", case_data },
 	{ "refused", case_refused },	     { "closed", case_closed },
+	{ "twice", case_twice },	     { "vanished", case_vanished },
 	{ "atomic", case_atomic },	     { "valid", case_valid },
 	{ "atomic_pieces", case_atomic_pieces }, { "order", case_order },
 	{ "many", case_many },		     { "death", case_death },

@@ -80,6 +80,8 @@ cases! {
     senddata__eight_bytes_come_with_each_form_of_message "message_data";
     write__what_is_not_allowed_is_an_error_and_nothing_is_done "refused";
     read__ends_when_its_region_is_closed "closed";
+    mr__the_same_memory_under_two_keys "twice";
+    mr__memory_that_vanished_is_an_error "vanished";
     atomic__each_type_each_form "atomic";
     atomicmsg__pieces_here_and_there_are_one_operation "atomic_pieces";
     order__writes_and_atomic_operations_are_done_as_posted "order";

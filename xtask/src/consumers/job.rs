@@ -13,6 +13,8 @@ pub enum Place {
     Host,
     /// Two hosts of a lab, each with half of the ranks.
     Lab,
+    /// Four hosts of a lab that is made for the run, each with a quarter of the ranks.
+    Four,
 }
 
 impl Place {
@@ -21,6 +23,16 @@ impl Place {
         match self {
             Place::Host => "one host",
             Place::Lab => "two hosts",
+            Place::Four => "four hosts",
+        }
+    }
+
+    /// Returns the number of hosts.
+    pub fn hosts(self) -> usize {
+        match self {
+            Place::Host => 1,
+            Place::Lab => 2,
+            Place::Four => 4,
         }
     }
 }
@@ -58,6 +70,8 @@ pub struct Job {
     pub words: Vec<String>,
     /// More arguments over the usual carrier, which some consumers need there.
     pub usual: Vec<String>,
+    /// The provider of libfabric that is the usual carrier, of programs without an MPI.
+    pub peer: &'static str,
     /// Working folder of the ranks.
     pub folder: PathBuf,
     /// Longest time that it may take.
@@ -68,11 +82,22 @@ pub struct Job {
     pub each: bool,
     /// True if the last of its tests aborts the job, so that its exit code says nothing.
     pub aborts: bool,
+    /// The signal that its last rank gets in the middle of its work: the others have to end.
+    pub fault: Option<&'static str>,
 }
 
 /// Runs a program in the working folder, with its output in a file of its rank.
 const RANK: &str = "cd \"$1\" && out=$0 && shift && exec \"$@\" \
      > \"$out/rank-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}\" 2>&1";
+
+/// Runs a program as `RANK`, and sends the rank of this number a signal after some seconds.
+const FAULT: &str = "sig=$1 last=$2 && shift 2 && cd \"$1\" && out=$0 && shift && \
+     file=\"$out/rank-${PMI_RANK:-0}\" && \
+     if [ \"$PMI_RANK\" != \"$last\" ]; then exec \"$@\" > \"$file\" 2>&1; fi; \
+     \"$@\" > \"$file\" 2>&1 & sleep 3; kill -\"$sig\" $!; wait $!";
+
+/// Most seconds without an answer of a peer in runs with a fault.
+const SILENCE: u64 = 5;
 
 /// Runs a program whose output the launcher passes on: a file would lose what an abort leaves in
 /// buffers.
@@ -91,12 +116,23 @@ impl Job {
             ranks,
             words: words.iter().map(|word| (*word).to_string()).collect(),
             usual: Vec::new(),
+            peer: "tcp;ofi_rxm",
             folder: PathBuf::from("/tmp"),
             limit: Duration::from_secs(300),
             read: super::tally::exit_code,
             each: false,
             aborts: false,
+            fault: None,
         }
+    }
+
+    /// Returns as many of it as runs in a row are wanted, with names of their own.
+    pub fn in_a_row(&self, runs: usize) -> Vec<Job> {
+        let named = |run| match runs {
+            1 => self.clone(),
+            _ => Job { name: format!("{}, run {run}", self.name), ..self.clone() },
+        };
+        (1..=runs).map(named).collect()
     }
 
     /// Runs the job; returns its results, and the seconds that it took.
@@ -122,6 +158,7 @@ impl Job {
             read: super::tally::exit_code,
             each: true,
             aborts: false,
+            fault: None,
             ..self.clone()
         };
         nothing.run(site, place, Carrier::Usual).0.failed.is_empty()
@@ -158,6 +195,13 @@ impl Job {
 
     /// Returns the results that the outputs state, and failures that no test states.
     fn judge(&self, ended: &Ended, outputs: &[String]) -> Tally {
+        if self.fault.is_some() {
+            return match ended {
+                Ended::Badly => Tally::one("program", true),
+                Ended::Well => Tally::one("ends well without a rank", false),
+                Ended::Late => Tally::one("does not end without a rank", false),
+            };
+        }
         let mut results = outputs.iter().filter_map(|output| (self.read)(output));
         let expected = if self.each { self.ranks } else { 1 };
         let found = results.by_ref().count();
@@ -201,8 +245,17 @@ impl Job {
                 }
             }
         }
-        let script = if self.aborts { ABORTING } else { RANK };
-        command.args(["sh", "-c", script]).arg(out).arg(&self.folder).args(&self.words);
+        let script = match (self.fault, self.aborts) {
+            (Some(_), _) => FAULT,
+            (None, true) => ABORTING,
+            (None, false) => RANK,
+        };
+        command.args(["sh", "-c", script]).arg(out);
+        if let Some(signal) = self.fault {
+            command.env("WEFT_PEER_TIMEOUT_MS", (SILENCE * 1000).to_string());
+            command.args([signal, &(self.ranks - 1).to_string()]);
+        }
+        command.arg(&self.folder).args(&self.words);
         if carrier == Carrier::Usual {
             command.args(&self.usual);
         }
@@ -244,13 +297,23 @@ impl Job {
         match place {
             Place::Host => command.arg("run"),
             Place::Lab => command.args(["lab", "run"]),
+            Place::Four => {
+                command.env_remove("WEFT_LAB");
+                let name = format!("four{}", std::process::id());
+                command.args(["lab", "run", "--up", "4", "--name", &name])
+            }
         };
-        command.args(["-n", &self.ranks.to_string(), "--"]);
+        command.args(["-n", &self.ranks.to_string()]);
+        if self.fault.is_some() {
+            // The launcher ends no rank: each has to see by itself that one is gone.
+            command.arg(if place == Place::Host { "--keep-going" } else { "--with=--keep-going" });
+        }
+        command.arg("--");
         match carrier {
             Carrier::Weft => {
                 command.env("FI_PROVIDER", "weft").env("FI_PROVIDER_PATH", site.provider())
             }
-            Carrier::Usual => command.env("FI_PROVIDER", "tcp;ofi_rxm"),
+            Carrier::Usual => command.env("FI_PROVIDER", self.peer),
         };
     }
 
@@ -290,6 +353,24 @@ mod tests {
         assert_eq!((lost.tests, failures(&lost)), (5, vec!["ranks end without a result"]));
         let one = job(false, false).judge(&Ended::Well, &outputs);
         assert_eq!((one.tests, failures(&one)), (4, vec![]));
+    }
+
+    #[test]
+    fn judge__a_job_that_loses_a_rank_has_to_end_badly() {
+        let lost = Job { fault: Some("KILL"), ..job(true, false) };
+        assert_eq!(failures(&lost.judge(&Ended::Badly, &[])), [""; 0]);
+        assert_eq!(failures(&lost.judge(&Ended::Late, &[])), ["does not end without a rank"]);
+        assert_eq!(failures(&lost.judge(&Ended::Well, &[])), ["ends well without a rank"]);
+    }
+
+    #[test]
+    fn in_a_row__each_run_has_a_name() {
+        let names = |runs| {
+            let all = job(true, false).in_a_row(runs);
+            all.into_iter().map(|job| job.name).collect::<Vec<String>>()
+        };
+        assert_eq!(names(1), ["job"]);
+        assert_eq!(names(2), ["job, run 1", "job, run 2"]);
     }
 
     #[test]

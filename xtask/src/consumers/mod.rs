@@ -9,6 +9,7 @@
 mod debian;
 mod job;
 mod named;
+mod page;
 mod pypi;
 mod site;
 mod table;
@@ -44,6 +45,8 @@ const CONSUMERS: &[Consumer] = &[
     Consumer { name: "shmem4py", prepare: pypi::shmem4py },
     Consumer { name: "charm", prepare: named::charm },
     Consumer { name: "ampi", prepare: named::ampi },
+    Consumer { name: "charm-often", prepare: named::often },
+    Consumer { name: "faults", prepare: named::faults },
     Consumer { name: "openshmem", prepare: named::shmem },
     Consumer { name: "gasnet", prepare: named::gasnet },
     Consumer { name: "lci", prepare: named::lci },
@@ -79,11 +82,16 @@ struct Ready {
     jobs: Vec<Job>,
     /// The reason why it is not run between hosts.
     only_host: Option<&'static str>,
+    /// The places of its runs.
+    places: &'static [Place],
+    /// Number of runs of each job in a row.
+    runs: usize,
 }
 
 impl Ready {
     fn new(version: String, over: String, jobs: Vec<Job>) -> Ready {
-        Ready { version, over, jobs, only_host: None }
+        let places = &[Place::Host, Place::Lab];
+        Ready { version, over, jobs, only_host: None, places, runs: 1 }
     }
 }
 
@@ -140,7 +148,7 @@ pub fn suite() -> Outcome {
     table::print(&reports);
     if named.iter().any(|word| word == WRITE) {
         let names: Vec<&str> = CONSUMERS.iter().map(|consumer| consumer.name).collect();
-        if let Err(why) = table::write(&site, &names) {
+        if let Err(why) = page::write(&site, &names) {
             outcome.add(Outcome::one(false).note(why));
         }
     }
@@ -163,12 +171,12 @@ fn run(site: &Site, consumer: &Consumer) -> Report {
             return report;
         }
     };
-    for place in [Place::Host, Place::Lab] {
-        if place == Place::Lab && site.no_lab().is_some() {
+    for &place in ready.places {
+        if place != Place::Host && site.no_lab().is_some() {
             continue;
         }
-        match ready.only_host.filter(|_| place == Place::Lab) {
-            Some(why) => report.remarks.push(format!("not between hosts: {why}")),
+        match ready.only_host.filter(|_| place != Place::Host) {
+            Some(why) => report.remarks.push(format!("{}{why}", page::OPENINGS[3])),
             None => run_at(site, &ready, place, &mut report),
         }
     }
@@ -178,7 +186,8 @@ fn run(site: &Site, consumer: &Consumer) -> Report {
 /// Runs the jobs of a consumer at a place; compares failures with the usual carrier.
 fn run_at(site: &Site, ready: &Ready, place: Place, report: &mut Report) {
     let (mut total, mut own, mut seconds) = (Tally::default(), 0, 0.0);
-    for job in ready.jobs.iter().filter(|job| place == Place::Host || job.ranks % 2 == 0) {
+    let jobs = ready.jobs.iter().filter(|job| job.ranks % place.hosts() == 0);
+    for job in &jobs.flat_map(|job| job.in_a_row(ready.runs)).collect::<Vec<Job>>() {
         let (tally, took) = job.run(site, place, Carrier::Weft);
         let (tests, failed) = (tally.tests, tally.failed.len());
         println!("  {}, {}: tests {tests}, failed {failed}, {took:.1} s", job.name, place.name());
@@ -201,7 +210,7 @@ fn run_at(site: &Site, ready: &Ready, place: Place, report: &mut Report) {
             println!("    {at} {}", if is_own { "fails likewise without weft" } else { "FAILED" });
             if is_own {
                 own += 1;
-                report.remarks.push(format!("fails likewise without weft: {at}"));
+                report.remarks.push(format!("{}{at}", page::OPENINGS[2]));
             } else {
                 let how = if compared { "" } else { "; the usual carrier starts no ranks here" };
                 report.failures.push(format!("{at}{how}"));

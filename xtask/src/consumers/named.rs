@@ -1,7 +1,7 @@
 //! Consumers that are built from git by hand: the suite runs the programs of a folder that a
 //! variable names.
 
-use super::job::{Job, Launcher};
+use super::job::{Job, Launcher, Place};
 use super::site::Site;
 use super::{tally, Ready};
 use crate::environment::Missing;
@@ -74,6 +74,58 @@ pub fn ampi(_: &Site) -> Result<Ready, Missing> {
     ready(&folder, jobs)
 }
 
+/// Runs in a row of the programs of which none may ever hang.
+const IN_A_ROW: usize = 20;
+
+/// Charm++'s megatest and megacon and AMPI's tests, many times in a row on two and on four hosts.
+pub fn often(_: &Site) -> Result<Ready, Missing> {
+    let folder = folder("WEFT_AMPI", "./build AMPI ofi-linux-x86_64 simplepmi")?;
+    let mut jobs = Vec::new();
+    for path in CHARM.iter().map(|(path, ..)| folder.join(path)).filter(|path| is_program(path)) {
+        if path.ends_with("megatest") || path.ends_with("megacon") {
+            jobs.extend([2, 4].map(|ranks| over_charm(job(&path, ranks, &[]))));
+        }
+    }
+    for (path, each) in AMPI.iter().map(|(path, each)| (folder.join(path), each)) {
+        if is_program(&path) && *each == 4 {
+            let virtual_ranks = |ranks| format!("+vp{}", each * ranks);
+            let of = |ranks| over_charm(job(&path, ranks, &[&virtual_ranks(ranks)]));
+            jobs.extend([2, 4].map(of));
+        }
+    }
+    let ready = ready(&folder, jobs)?;
+    Ok(Ready { places: &[Place::Lab, Place::Four], runs: IN_A_ROW, ..ready })
+}
+
+/// Programs that work for minutes, of the builds that variables name: one of its ranks is killed or
+/// stopped meanwhile.
+const LONG: &[(&str, Program)] = &[
+    ("WEFT_CHARM", ("benchmarks/charm++/pingpong/pingpong", &[2], &["1000000"])),
+    ("WEFT_AMPI", ("benchmarks/charm++/pingpong/pingpong", &[2], &["1000000"])),
+    ("WEFT_SHMEM", ("modules/tests-sos/test/unit/bigget", &[2, 4], &["-l", "10000"])),
+    ("WEFT_GASNET", ("ofi-conduit/testsmall", &[2], &["-m", "100000000"])),
+];
+
+/// Every consumer without a rank that is killed or stopped in the middle of its work.
+pub fn faults(_: &Site) -> Result<Ready, Missing> {
+    let mut jobs = Vec::new();
+    for (variable, (program, ranks, words)) in LONG {
+        let Some(folder) = std::env::var_os(variable).map(PathBuf::from) else { continue };
+        let path = folder.join(program);
+        for ranks in ranks.iter().filter(|_| is_program(&path)) {
+            for signal in ["KILL", "STOP"] {
+                let job = over_charm(job(&path, *ranks, words));
+                let name = format!("{variable} {}, {signal}", job.name);
+                jobs.push(Job { name, fault: Some(signal), ..job });
+            }
+        }
+    }
+    match jobs.is_empty() {
+        true => Err(Missing::Means("no variable names a build of a consumer".into())),
+        false => Ok(Ready::new("by hand".into(), "weft run".into(), jobs)),
+    }
+}
+
 /// Gives a job the option without which Charm++ does not start over libfabric's `tcp`: it does not
 /// retry a send in its exchange of addresses.
 fn over_charm(job: Job) -> Job {
@@ -85,7 +137,22 @@ fn over_charm(job: Job) -> Job {
 pub fn shmem(_: &Site) -> Result<Ready, Missing> {
     let how = "./configure --with-ofi=/usr --enable-pmi-simple --enable-ofi-manual-progress \
                --enable-manual-progress && make check TESTS=";
-    every(&folder("WEFT_SHMEM", how)?, &["modules/tests-sos/test/unit", SHMEMX], "")
+    let ready = every(&folder("WEFT_SHMEM", how)?, &["modules/tests-sos/test/unit", SHMEMX], "")?;
+    let jobs = ready.jobs.into_iter().map(over_shmem).collect();
+    Ok(Ready { jobs, ..ready })
+}
+
+/// Gives a job the provider that Sandia OpenSHMEM knows in place of `tcp`, which it does not take
+/// from libfabric 1.17, and the program of 1,000 transfers of 16 MiB fewer of them.
+fn over_shmem(job: Job) -> Job {
+    let mut words = job.words;
+    if words
+        .last()
+        .is_some_and(|program| program.ends_with("/bigput") || program.ends_with("/bigget"))
+    {
+        words.extend(["-l".into(), "50".into()]);
+    }
+    Job { peer: "sockets", words, ..job }
 }
 
 /// The tests of extensions.
@@ -208,6 +275,13 @@ mod tests {
         let names: Vec<&str> = ready.jobs.iter().map(|job| job.name.as_str()).collect();
         assert_eq!(names, ["megatest on 1", "megatest on 2", "megatest on 4"]);
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn over_shmem__long_transfers_are_fewer() {
+        let words = |path: &str| over_shmem(job(Path::new(path), 2, &[])).words;
+        assert_eq!(words("/b/bigput").last().map(String::as_str), Some("50"));
+        assert_eq!(words("/b/put1").last().map(String::as_str), Some("/b/put1"));
     }
 
     #[test]

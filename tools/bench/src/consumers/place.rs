@@ -21,6 +21,8 @@ pub enum Carrier {
     Weft,
     /// libfabric's provider for TCP.
     Tcp,
+    /// libfabric's older provider for TCP sockets, which Sandia OpenSHMEM takes.
+    Sockets,
     /// UDP by Charm++ itself: its build `netlrts`.
     Udp,
 }
@@ -31,6 +33,7 @@ impl Carrier {
         match self {
             Carrier::Weft => "weft",
             Carrier::Tcp => "libfabric tcp",
+            Carrier::Sockets => "libfabric sockets",
             Carrier::Udp => "netlrts udp",
         }
     }
@@ -125,6 +128,7 @@ impl Place {
         match carrier {
             Carrier::Weft => command.env("FI_PROVIDER", "weft"),
             Carrier::Tcp => command.env("FI_PROVIDER", "tcp;ofi_rxm"),
+            Carrier::Sockets => command.env("FI_PROVIDER", "sockets"),
             Carrier::Udp => bail!("libfabric has no such provider"),
         };
         command.env("FI_PROVIDER_PATH", &self.provider);

@@ -12,7 +12,7 @@ const SIZE: usize = 8;
 /// Seconds of a run.
 const TURN: &str = "0.3";
 
-const TCP: &[Carrier] = &[Carrier::Tcp];
+const BOTH: &[Carrier] = &[Carrier::Tcp, Carrier::Sockets];
 
 /// The operations, with their rows.
 const OPERATIONS: [(What, Operation); 3] = [
@@ -26,9 +26,9 @@ const INSIDE: &[Line] = &lines(None);
 
 const fn lines(most: Option<f64>) -> [Line; 3] {
     [
-        line(OPERATIONS[0].0, SIZE, most, TCP),
-        line(OPERATIONS[1].0, SIZE, most, TCP),
-        line(OPERATIONS[2].0, SIZE, most, TCP),
+        line(OPERATIONS[0].0, SIZE, most, BOTH),
+        line(OPERATIONS[1].0, SIZE, most, BOTH),
+        line(OPERATIONS[2].0, SIZE, most, BOTH),
     ]
 }
 

@@ -1,5 +1,5 @@
 //! Programming models over the packet interface: remote calls, totally ordered groups, shared
-//! objects, coherent regions, jobs, and operations of all ranks.
+//! objects, coherent regions, jobs, objects that messages drive, and operations of all ranks.
 //!
 //! Each module is usable alone, and written once against [`Net`](weft_packets::net::Net): it runs
 //! over every link of weft and, without a change, in weft's simulator.
@@ -11,10 +11,12 @@
 //! | share typed state, replicated or at a rank | [`objects`] |
 //! | share large memory, which ranks read and write in turn | [`regions`] |
 //! | spread work over all ranks, each job where its data is | [`jobs`] |
+//! | have many objects that send each other messages and move between ranks | [`actors`] |
 //! | combine values of all ranks | [`together`] |
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod actors;
 mod channel;
 pub mod jobs;
 pub mod objects;
@@ -93,4 +95,7 @@ mod pages {
 
     #[doc = include_str!("../../../docs/guide/jobs.md")]
     struct Jobs;
+
+    #[doc = include_str!("../../../docs/guide/actors.md")]
+    struct Actors;
 }

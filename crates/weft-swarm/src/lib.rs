@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod actors;
 pub mod calls;
 pub mod churn;
 pub mod cluster;
@@ -49,19 +50,22 @@ pub enum Model {
     Regions,
     /// Queues of jobs.
     Jobs,
+    /// Objects that messages drive.
+    Actors,
     /// Operations of all ranks.
     Together,
 }
 
 impl Model {
     /// All models.
-    pub const ALL: [Model; 7] = [
+    pub const ALL: [Model; 8] = [
         Model::Calls,
         Model::Order,
         Model::Churn,
         Model::Objects,
         Model::Regions,
         Model::Jobs,
+        Model::Actors,
         Model::Together,
     ];
 
@@ -74,6 +78,7 @@ impl Model {
             Model::Objects => "objects",
             Model::Regions => "regions",
             Model::Jobs => "jobs",
+            Model::Actors => "actors",
             Model::Together => "together",
         }
     }
@@ -98,6 +103,7 @@ impl Model {
             }
             Model::Regions => regions::run(&cluster, ends),
             Model::Jobs => jobs::run(&cluster, ends),
+            Model::Actors => actors::run(&cluster, ends),
             Model::Together => together::run(&cluster, ends),
         };
         catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {

@@ -19,7 +19,8 @@ use weft_sim::swarm::{parse_seeds, run_seed, PlanReport};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A programming model in place of messages: calls, order (groups), churn (groups
-    /// whose ranks come and go), objects, regions, jobs, together (operations of all ranks), or all
+    /// whose ranks come and go), objects, regions, jobs,
+    /// actors, together (operations of all ranks), or all
     /// of them
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["agents", "services", "trace", "log"])]
     model: Option<Chosen>,

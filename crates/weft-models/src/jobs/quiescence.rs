@@ -23,8 +23,12 @@ impl<N: Net> Quiescence<N> {
     /// # Panics
     /// The number is too large.
     pub fn open(net: &N, number: u16) -> Quiescence<N> {
+        Quiescence::with_handler(net, super::handlers(number).1)
+    }
+
+    pub(crate) fn with_handler(net: &N, handler: u16) -> Quiescence<N> {
         Quiescence {
-            together: Together::with_handler(net, super::handlers(number).1),
+            together: Together::with_handler(net, handler),
             sent: Cell::new(0),
             received: Cell::new(0),
             before: Cell::new(None),
@@ -42,7 +46,7 @@ impl<N: Net> Quiescence<N> {
     }
 
     /// Ends the waves of all ranks with a failure. Returns the one that they end with.
-    pub(super) fn failed(&self, failure: RankFailure) -> RankFailure {
+    pub(crate) fn failed(&self, failure: RankFailure) -> RankFailure {
         self.together.end_by(failure)
     }
 

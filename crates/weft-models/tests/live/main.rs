@@ -1,6 +1,7 @@
 //! The models over shared memory and UDP, each rank a thread.
 #![allow(non_snake_case)]
 
+mod actors;
 mod attend;
 mod jobs;
 mod objects;

@@ -1,6 +1,7 @@
 //! The models on simulated hosts, under faults drawn from seeds.
 #![allow(non_snake_case)]
 
+mod actors;
 mod again;
 mod jobs;
 mod objects;

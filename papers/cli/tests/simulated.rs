@@ -20,7 +20,7 @@ struct Case {
     wrong: (&'static [&'static str], &'static str),
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     Case {
         app: "asp",
         input: &["--nodes", "60", "--degree", "4"],
@@ -50,6 +50,12 @@ const CASES: [Case; 10] = [
         input: &["--iterations", "2"],
         things: "exponentials and points",
         wrong: (&["--tolerance", "nan"], "is not a number above 0"),
+    },
+    Case {
+        app: "dd",
+        input: &["--iterations", "2", "--by", "objects"],
+        things: "exponentials and points",
+        wrong: (&["--by=objects", "--per-rank", "1024"], "too few for"),
     },
     Case {
         app: "leq",

@@ -37,6 +37,16 @@ impl Division {
         starts.map_or_else(|| Division::even(costs.len(), ranks), |starts| Division { starts })
     }
 
+    /// Returns the division with these first rows, and the number of rows behind the last.
+    pub(crate) fn of(starts: &[u32]) -> Division {
+        Division { starts: starts.iter().map(|start| *start as usize).collect() }
+    }
+
+    /// Returns the first row of each rank, and the number of rows behind the last.
+    pub(crate) fn starts(&self) -> Vec<u32> {
+        self.starts.iter().map(|start| *start as u32).collect()
+    }
+
     /// Returns the rows of a rank.
     pub fn rows(&self, rank: usize) -> Range<usize> {
         self.starts[rank]..self.starts[rank + 1]

@@ -1,10 +1,11 @@
 //! The currents of the contacts.
 
 use crate::device::CHARGE;
-use crate::mesh::Carrier;
+use crate::mesh::{Carrier, Mesh};
 use crate::part::{bernoulli, Part};
+use std::ops::Deref;
 
-impl Part<'_> {
+impl<M: Deref<Target = Mesh> + Clone> Part<M> {
     /// Returns the current from a node to a neighbour with which it has these couplings of
     /// electrons and holes, in A per cm of depth.
     fn current(&self, node: usize, to: usize, couplings: [f64; 2]) -> f64 {
@@ -31,7 +32,7 @@ impl Part<'_> {
 
     /// Returns the current that a node gives to its neighbours outside its contact.
     pub fn outflow(&self, node: usize) -> f64 {
-        let (mesh, cols) = (self.mesh, self.mesh.cols);
+        let (mesh, cols) = (&*self.mesh, self.mesh.cols);
         let (row, col) = (node / cols, node % cols);
         let all = self.both_couplings(row, col).into_iter().zip(mesh.neighbours(row, col));
         let outside = all.filter(|(_, to)| mesh.contacts[*to] != mesh.contacts[node]);
@@ -55,7 +56,7 @@ impl Part<'_> {
     /// many carriers, so errors of the currents there, which are differences of large numbers, do
     /// not count.
     pub fn power(&self, row: usize) -> f64 {
-        let (mesh, cols) = (self.mesh, self.mesh.cols);
+        let (mesh, cols) = (&*self.mesh, self.mesh.cols);
         let of_node = |col: usize| {
             let node = row * cols + col;
             let (couplings, around) = (self.both_couplings(row, col), mesh.neighbours(row, col));

@@ -20,6 +20,7 @@ mod currents;
 mod device;
 mod fermi;
 mod mesh;
+mod objects;
 mod output;
 mod params;
 mod parse;
@@ -34,6 +35,7 @@ pub use device::{
     CHARGE, VACUUM,
 };
 pub use fermi::{fermi, inverse, Integral};
+pub use objects::{run_objects, Objects};
 pub use output::{pixels, report, write_curve, write_rows, write_steps, write_summary, write_vtk};
 pub use params::{bytes_needed, Method, Params, ParamsError};
 pub use parse::ParseError;

@@ -2,7 +2,7 @@
 
 use crate::mesh::{Carrier, Mesh};
 use crate::relax::factor;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 /// The potential and the quasi-Fermi potentials of all nodes, row by row, in units of the thermal
 /// voltage.
@@ -100,8 +100,8 @@ struct Point {
 
 /// The rows of one owner. All fields have the size of the whole grid, and are right in the owned
 /// rows and in one row on each side.
-pub(crate) struct Part<'a> {
-    pub mesh: &'a Mesh,
+pub(crate) struct Part<M> {
+    pub mesh: M,
     pub rows: Range<usize>,
     pub fields: Fields,
     /// Relative changes of densities: the unknowns of a continuity equation.
@@ -142,19 +142,30 @@ const LONGEST: f64 = 2.0;
 /// A step below this leaves an error of its square.
 const SHORT: f64 = 1e-3;
 
-impl<'a> Part<'a> {
-    pub fn new(mesh: &'a Mesh, rows: Range<usize>) -> Part<'a> {
-        let nodes = mesh.rows * mesh.cols;
-        let mut psi = Vec::with_capacity(nodes);
-        for row in 0..mesh.rows {
-            let mut last = (f64::NAN, 0.0);
-            for doping in &mesh.doping[row * mesh.cols..][..mesh.cols] {
-                if last.0 != *doping {
-                    last = (*doping, mesh.neutral(row, *doping));
-                }
-                psi.push(last.1);
+/// Returns the potential of all nodes without voltage, where none has a charge.
+pub(crate) fn at_rest(mesh: &Mesh) -> Vec<f64> {
+    let mut psi = Vec::with_capacity(mesh.rows * mesh.cols);
+    for row in 0..mesh.rows {
+        let mut last = (f64::NAN, 0.0);
+        for doping in &mesh.doping[row * mesh.cols..][..mesh.cols] {
+            if last.0 != *doping {
+                last = (*doping, mesh.neutral(row, *doping));
             }
+            psi.push(last.1);
         }
+    }
+    psi
+}
+
+impl<M: Deref<Target = Mesh> + Clone> Part<M> {
+    pub fn new(mesh: M, rows: Range<usize>) -> Part<M> {
+        let psi = at_rest(&mesh);
+        Part::with_potential(mesh, rows, psi)
+    }
+
+    /// Returns rows with a potential of all nodes.
+    pub fn with_potential(mesh: M, rows: Range<usize>, psi: Vec<f64>) -> Part<M> {
+        let (nodes, count) = (mesh.rows * mesh.cols, mesh.rows);
         Part {
             mesh,
             rows,
@@ -163,13 +174,13 @@ impl<'a> Part<'a> {
             new: vec![0.0; nodes],
             points: vec![Point::default(); nodes],
             levels: vec![0.0; nodes],
-            work: vec![0; mesh.rows],
+            work: vec![0; count],
         }
     }
 
     /// Puts the contacts at voltages, in V.
     pub fn set_voltages(&mut self, voltages: &[f64]) {
-        let mesh = self.mesh;
+        let mesh = self.mesh.clone();
         for (node, contact) in mesh.contacts.iter().enumerate() {
             if let Some(contact) = contact {
                 let level = voltages[usize::from(*contact)] / mesh.thermal;
@@ -203,7 +214,7 @@ impl<'a> Part<'a> {
     /// `a psi + c (n(psi) - p(psi) - N) = sum of a_j psi_j`. Returns the potential, the
     /// neighbours' share of the diagonal, and the work.
     fn potential_at(&self, row: usize, col: usize) -> (f64, f64, u64) {
-        let mesh = self.mesh;
+        let mesh = &*self.mesh;
         let node = row * mesh.cols + col;
         let around = mesh.neighbours(row, col);
         let coupling = mesh.couplings(row, col, |strip| strip.permittivity);
@@ -234,7 +245,7 @@ impl<'a> Part<'a> {
     /// Makes the linear equations of a carrier, from the fields of the owned rows and the rows
     /// beside them. The unknowns begin at 0.
     pub fn prepare(&mut self, carrier: Carrier) {
-        let (mesh, cols) = (self.mesh, self.mesh.cols);
+        let (mesh, cols) = (self.mesh.clone(), self.mesh.cols);
         let with_borders = self.rows.start.saturating_sub(1)..(self.rows.end + 1).min(mesh.rows);
         for row in with_borders.clone() {
             let band = &mesh.strips[row].bands[carrier as usize];
@@ -262,7 +273,7 @@ impl<'a> Part<'a> {
     /// Makes the equation of a point. `A_j` of the flux from each neighbour, `A_j (e_j (1 + z_j) -
     /// (1 + z))` with `e_j = exp(w_j - w)`, is taken relative to the density of the point.
     fn point(&mut self, carrier: Carrier, row: usize, col: usize) -> Point {
-        let mesh = self.mesh;
+        let mesh = self.mesh.clone();
         let node = row * mesh.cols + col;
         let w = &self.fields.w[carrier as usize];
         let coupling = mesh.couplings(row, col, |strip| strip.diffusion[carrier as usize]);
@@ -290,7 +301,7 @@ impl<'a> Part<'a> {
     /// neighbours counts little and the factor is near 1; more would amplify rounding (Botta
     /// and Veldman, Journal of Computational Physics 48, 1982).
     pub fn set_factors(&mut self, mu: f64) {
-        let mesh = self.mesh;
+        let mesh = self.mesh.clone();
         for row in self.rows.clone() {
             for col in 0..mesh.cols {
                 let point = &mut self.points[row * mesh.cols + col];

@@ -6,6 +6,8 @@
 //! factor is `2 / (1 + sqrt(1 - mu^2))`. The ratio comes from below, so the factor grows to the
 //! best.
 
+use serde::{Deserialize, Serialize};
+
 /// Sweeps between two looks at the largest change.
 pub(crate) const CHECK: u64 = 8;
 
@@ -27,7 +29,7 @@ pub(crate) fn factor(mu: f64) -> f64 {
 }
 
 /// The largest eigenvalue of Jacobi's iteration for an equation, as far as it is known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Relax {
     /// The best factor for it.
     omega: f64,

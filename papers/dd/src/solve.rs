@@ -2,11 +2,12 @@
 
 use crate::balance::Division;
 use crate::mesh::{Carrier, Mesh};
+use crate::objects::maps;
 use crate::params::{Method, Params};
 use crate::part::{Change, Equation, Fields, Nodes, Part, Pass};
 use crate::relax::{Relax, CHECK};
 use crate::team::Team;
-use crate::{End, Maps, Outcome, RowCost, Solution, Step, Stuck};
+use crate::{End, Outcome, RowCost, Solution, Step, Stuck};
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
@@ -18,13 +19,13 @@ use weft_apps::digest;
 /// Work between two calls that let messages progress: some tens of microseconds.
 const WORK_PER_TURN: u64 = 8 * 1024;
 /// The sweep of each [`CHECK`] whose rows are timed.
-const TIMED: u64 = CHECK / 2;
+pub(crate) const TIMED: u64 = CHECK / 2;
 /// The part of an equation's change that an iteration leaves to the next one.
-const LEFT: f64 = 0.02;
+pub(crate) const LEFT: f64 = 0.02;
 /// A largest change that is rounding.
-const ROUNDING: f64 = 2e-14;
+pub(crate) const ROUNDING: f64 = 2e-14;
 /// Rows move if the largest cost of a rank falls at least by this factor.
-const WORTH: f64 = 1.05;
+pub(crate) const WORTH: f64 = 1.05;
 
 /// Solves on one processor, without messages: the reference for [`run`].
 ///
@@ -94,7 +95,7 @@ async fn solve(
 }
 
 /// Returns true if the changes of the sweep with this number are looked at.
-fn looks(number: u64) -> bool {
+pub(crate) fn looks(number: u64) -> bool {
     number % CHECK == CHECK - 1
 }
 
@@ -103,7 +104,7 @@ struct Solver<'a> {
     params: &'a Params,
     mesh: &'a Mesh,
     team: Team<'a>,
-    part: Part<'a>,
+    part: Part<&'a Mesh>,
     division: Division,
     relax: [Relax; 3],
     /// The fields before the iteration.
@@ -386,23 +387,9 @@ impl<'a> Solver<'a> {
             imbalance: self.division.imbalance(&seconds),
             rows: work.iter().zip(&seconds).map(cost).collect(),
             moved: self.moved,
-            maps: (self.team.rank() == 0).then(|| self.maps()),
+            maps: (self.team.rank() == 0).then(|| maps(&self.part)),
             checksum,
             elapsed,
         })
-    }
-
-    /// Returns the fields of all nodes; only rank 0 has them.
-    fn maps(&self) -> Maps {
-        let volts = |values: &[f64], sign: f64| -> Vec<f64> {
-            values.iter().map(|value| sign * value * self.mesh.thermal).collect()
-        };
-        let Fields { psi, w } = &self.part.fields;
-        let density = |carrier| (0..psi.len()).map(|at| self.part.density(carrier, at)).collect();
-        Maps {
-            potential: volts(psi, 1.0),
-            quasi_fermi: [volts(&w[0], -1.0), volts(&w[1], 1.0)],
-            densities: Carrier::BOTH.map(density),
-        }
     }
 }

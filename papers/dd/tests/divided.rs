@@ -3,7 +3,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use weft_dd::{run, sequential, Device, Method, Outcome, Params, DIODE, LASER};
+use weft_dd::{
+    run, run_objects, sequential, Device, Method, Objects, Outcome, Params, DIODE, LASER,
+};
+use weft_models::actors::balance::{Costs, Strategy};
+use weft_models::actors::ActorCause;
 use weft_sim::{Fault, Sim, SimConfig};
 
 /// Returns the parameters for a device of fewer rows and columns.
@@ -97,4 +101,88 @@ fn run__the_death_of_a_rank_ends_the_others() {
         assert_eq!(errors.len(), 2);
         assert!(errors.iter().all(|error| error.contains("rank 1")), "{errors:?}");
     }
+}
+
+fn simulate_objects(params: &Params, objects: Objects, config: SimConfig) -> Vec<Outcome> {
+    let params = params.clone();
+    let mut sim = Sim::new("dd", config).of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    let all = sim.results(move |env| {
+        let params = params.clone();
+        let net = env.net().expect("no agent is chosen");
+        async move { run_objects(&net, &params, objects, &|_| {}).await.expect("no rank fails") }
+    });
+    all.unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn run_objects__same_bits_as_sequential_by_each_way_of_balancing() {
+    let costs = Costs::default();
+    let cases = [
+        (1, 3, None, false),
+        (2, 1, None, true),
+        (3, 4, Some(Strategy::Rotate), false),
+        (3, 7, Some(Strategy::RefineComm(costs)), true),
+        (4, 5, Some(Strategy::Greedy), true),
+    ];
+    let diode = params(DIODE, "from 0.1 to 0.2 step 0.1");
+    let mut laser = params(LASER, "from 0.1 to 0.1 step 0.1");
+    laser.tolerance = 1e-3;
+    let jacobi = Params { method: Method::Jacobi, ..laser.clone() };
+    for params in [diode, laser, jacobi] {
+        let expected = sequential(&params, &|_| {});
+        for (ranks, per_rank, strategy, balance) in cases {
+            let params = Params { balance, ..params.clone() };
+            let objects = Objects { per_rank, strategy };
+            let outcomes = simulate_objects(&params, objects, SimConfig::new(ranks, 3).lossy());
+            for outcome in &outcomes {
+                assert!(outcome.agrees_with(&expected), "{ranks} ranks, {objects:?}: {outcome:?}");
+            }
+            assert_eq!(outcomes[0].maps, expected.maps);
+            let work = |outcome: &Outcome| -> Vec<u64> {
+                outcome.rows.iter().map(|row| row.work).collect()
+            };
+            assert_eq!(work(&outcomes[0]), work(&expected), "{ranks} ranks, {objects:?}");
+            let moved = outcomes[0].moved;
+            assert!(strategy.is_some() || balance || moved == 0, "{moved}: {objects:?}");
+            assert!(strategy != Some(Strategy::Rotate) || moved > 0, "{objects:?}");
+        }
+    }
+}
+
+#[test]
+fn run_objects__that_move_take_less_time() {
+    let mut params = params(LASER, "from 0 to 0 step 0.1");
+    params.ns_per_unit = Some(5000.0);
+    let time = |strategy, balance| {
+        let params = Params { balance, ..params.clone() };
+        let outcomes =
+            simulate_objects(&params, Objects { per_rank: 4, strategy }, SimConfig::new(3, 1));
+        outcomes[0].elapsed.as_secs_f64()
+    };
+    let none = time(None, false);
+    let objects = time(Some(Strategy::Refine), false);
+    let rows = time(None, true);
+    assert!(objects < 0.9 * none, "{objects} after {none}");
+    assert!(rows < 0.9 * none, "{rows} after {none}");
+}
+
+#[test]
+fn run_objects__the_death_of_a_rank_is_named() {
+    let params = params(DIODE, "from 0.2 to 0.6 step 0.2");
+    let mut config =
+        SimConfig::new(3, 1).fault(Fault::Death { host: 1, at: 3_000_000, visible: false });
+    let patience = ["connect_timeout_ms", "peer_timeout_ms"];
+    config.settings.extend(patience.map(|key| (key, "1000".to_string())));
+    let sim = Sim::new("dd", config);
+    let mut sim = sim.of_test(env!("CARGO_PKG_NAME"), env!("CARGO_CRATE_NAME"));
+    sim.spawn_all(move |env| {
+        let params = params.clone();
+        async move {
+            let net = env.net().expect("no agent is chosen");
+            let objects = Objects { per_rank: 2, strategy: Some(Strategy::Refine) };
+            let error = run_objects(&net, &params, objects, &|_| {}).await.expect_err("it is dead");
+            assert!(matches!(error.cause, ActorCause::Failed(_)) && error.rank == 1, "{error}");
+        }
+    });
+    sim.run().unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -13,8 +13,10 @@ use weft::Job;
 use weft_apps::Memory;
 use weft_dd::{
     bytes_needed, report, sequential, write_curve, write_rows, write_steps, write_summary,
-    write_vtk, Device, End, Method, Outcome, Params, Step,
+    write_vtk, Device, End, Method, Objects, Outcome, Params, Step,
 };
+use weft_models::actors::balance::{Costs, Strategy};
+use weft_models::net::Live;
 use weft_run::misuse;
 
 /// The options.
@@ -45,6 +47,30 @@ enum Order {
     Jacobi,
 }
 
+/// The forms of the parallel program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// A block of rows on each rank, and messages between ranks.
+    Messages,
+    /// Blocks of rows that are objects which messages drive, several on each rank.
+    Objects,
+}
+
+/// The rules by which objects move.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Rule {
+    /// Objects stay.
+    None,
+    /// The greatest to the rank with the least load.
+    Greedy,
+    /// Few, from ranks above the mean to those below it.
+    Refine,
+    /// Each to the next rank: a test.
+    Rotate,
+    /// Few, and messages between ranks count as load.
+    RefineComm,
+}
+
 /// The device, and the end of the iteration.
 #[derive(Debug, clap::Args)]
 pub struct Input {
@@ -66,6 +92,16 @@ pub struct Input {
     /// Keep the same number of rows on each rank; otherwise rows move by their measured cost
     #[arg(long)]
     unbalanced: bool,
+    /// Form of the parallel program
+    #[arg(long, value_enum, default_value = "messages")]
+    by: By,
+    /// Objects for each rank, if objects solve
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u16).range(1..=1024))]
+    per_rank: u16,
+    /// Rule by which objects move between ranks after each iteration
+    #[arg(long, value_enum, default_value = "refine")]
+    strategy: Rule,
 }
 
 impl Input {
@@ -74,6 +110,18 @@ impl Input {
             Example::Diode => weft_dd::DIODE,
             Example::Laser => weft_dd::LASER,
         }
+    }
+
+    /// Returns the objects, if they are to solve.
+    pub fn objects(&self) -> Option<Objects> {
+        let strategy = match self.strategy {
+            Rule::None => None,
+            Rule::Greedy => Some(Strategy::Greedy),
+            Rule::Refine => Some(Strategy::Refine),
+            Rule::Rotate => Some(Strategy::Rotate),
+            Rule::RefineComm => Some(Strategy::RefineComm(Costs::default())),
+        };
+        (self.by == By::Objects).then(|| Objects { per_rank: self.per_rank.into(), strategy })
     }
 
     fn device(&self) -> Result<Device> {
@@ -89,7 +137,9 @@ impl Input {
         let device = self.device()?;
         let (rows, cols) = (device.rows(), device.cols());
         let what = format!("a device of {rows} x {cols} nodes");
-        memory.check(what, bytes_needed(rows, cols)).map_err(misuse::of)?;
+        let blocks = self.objects().map_or(1, |objects| objects.per_rank);
+        // An object has fields of the whole grid, and some that are right.
+        memory.check(what, bytes_needed(rows, cols) * blocks as u128).map_err(misuse::of)?;
         let method = match self.method {
             Order::RedBlack => Method::RedBlack,
             Order::Jacobi => Method::Jacobi,
@@ -101,7 +151,7 @@ impl Input {
             balance: !self.unbalanced,
             ..Params::new(device)
         };
-        params.check(ranks).map_err(misuse::of)?;
+        params.check(ranks * blocks).map_err(misuse::of)?;
         Ok(params)
     }
 }
@@ -170,7 +220,13 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     }
     let bar = Whole::new(rank);
     let tell = |step: Step| show(&bar, "DD", params.tolerance, step);
-    let outcome = job.block_on(weft_dd::run(world, &params, &tell))?;
+    let outcome = match input.objects() {
+        None => job.block_on(weft_dd::run(world, &params, &tell))?,
+        Some(objects) => {
+            let net = Live::new(world)?;
+            job.block_on(weft_dd::run_objects(&net, &params, objects, &tell))?
+        }
+    };
     drop(bar);
     let Outcome { ranks, elapsed, checksum, .. } = outcome;
     let ran = Ran { app: "dd", ranks, elapsed, checksum };

@@ -9,7 +9,7 @@ use crate::app::dd;
 use anyhow::Result;
 use std::rc::Rc;
 use weft_apps::Stopped;
-use weft_dd::{Outcome, Params, Step};
+use weft_dd::{Objects, Outcome, Params, Step};
 
 /// The options of the application.
 pub type Dd = Placed<dd::Input>;
@@ -20,23 +20,29 @@ fn mark(step: Step) -> Mark {
 
 impl Case for Dd {
     const ABOUT: &'static About = &about::DD;
-    type Input = Params;
+    type Input = (Params, Option<Objects>);
     type Outcome = Outcome;
 
-    fn input(&self, given: &Given<'_>) -> Result<Params> {
+    fn input(&self, given: &Given<'_>) -> Result<Self::Input> {
         let params = self.input.params(given.hosts(), given.memory(&self.room))?;
-        Ok(Params { ns_per_unit: Some(given.ns_each), ..params })
+        let params = Params { ns_per_unit: Some(given.ns_each), ..params };
+        Ok((params, self.input.objects()))
     }
 
-    fn tolerance(params: &Params) -> Option<f64> {
+    fn tolerance((params, _): &Self::Input) -> Option<f64> {
         Some(params.tolerance)
     }
 
-    async fn program(host: Host, params: Rc<Params>) -> Result<Outcome, Fault> {
-        Ok(weft_dd::run(&host.env.world(), &params, &|step| host.at(mark(step))).await?)
+    async fn program(host: Host, input: Rc<Self::Input>) -> Result<Outcome, Fault> {
+        let (params, objects) = &*input;
+        let tell = |step| host.at(mark(step));
+        Ok(match objects {
+            None => weft_dd::run(&host.env.world(), params, &tell).await?,
+            Some(objects) => weft_dd::run_objects(&host.net(), params, *objects, &tell).await?,
+        })
     }
 
-    fn sequential(params: &Params, bar: &Bar) -> Result<Outcome, Stopped> {
+    fn sequential((params, _): &Self::Input, bar: &Bar) -> Result<Outcome, Stopped> {
         Ok(weft_dd::sequential(params, &|step| bar.at(mark(step))))
     }
 
@@ -44,7 +50,7 @@ impl Case for Dd {
         outcome.agrees_with(sequential)
     }
 
-    fn count(_: &Params, sequential: &Outcome) -> f64 {
+    fn count(_: &Self::Input, sequential: &Outcome) -> f64 {
         sequential.rows.iter().map(|row| row.work).sum::<u64>() as f64
     }
 

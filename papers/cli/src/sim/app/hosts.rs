@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use weft::{GroupError, OpError};
+use weft_models::actors::{ActorCause, ActorError};
 use weft_models::net::RankFailure;
 use weft_models::objects::ObjectCause;
 use weft_models::regions::RegionCause;
@@ -43,6 +44,13 @@ impl From<weft_apps::Failure> for Fault {
 impl From<RankFailure> for Fault {
     fn from(failure: RankFailure) -> Fault {
         weft_apps::Failure::Rank(failure).into()
+    }
+}
+
+impl From<ActorError> for Fault {
+    fn from(error: ActorError) -> Fault {
+        let is_of_peer = matches!(error.cause, ActorCause::Failed(_));
+        Fault { is_of_peer, text: error.to_string() }
     }
 }
 

@@ -396,6 +396,25 @@ async fn collective(world: &weft::Group, index: usize, c: &Collective) -> Option
             let got = world.allgather(bytes(rank, len)).await;
             got.map(|all| all.into_iter().eq((0..size).map(|r| bytes(r, len))))
         }
+        Collective::BroadcastInto { root, len } => {
+            let mine = if rank == root { bytes(root, len) } else { vec![0; len] };
+            world.placed().start_broadcast(root, mine).await.map(|got| got == bytes(root, len))
+        }
+        Collective::AllGatherInto { len } => {
+            let counts: Vec<_> = (0..size).map(|r| (r + 1) * len).collect();
+            let wanted: Vec<u8> = (0..size).flat_map(|r| bytes(r, (r + 1) * len)).collect();
+            let start: usize = counts[..rank].iter().sum();
+            let mut all = vec![0; wanted.len()];
+            all[start..start + counts[rank]].copy_from_slice(&bytes(rank, counts[rank]));
+            world.placed().start_allgather(&counts, all).await.map(|got| got == wanted)
+        }
+        Collective::AllToAll { len } => {
+            let counts: Vec<_> = (0..size).map(|r| (rank + r + 1) * len).collect();
+            let part = |from: usize, to: usize| bytes(from * size + to, (from + to + 1) * len);
+            let mine = (0..size).flat_map(|to| part(rank, to)).collect();
+            let wanted: Vec<u8> = (0..size).flat_map(|from| part(from, rank)).collect();
+            world.placed().start_alltoall(&counts, mine, &counts).await.map(|got| got == wanted)
+        }
     };
     match right {
         Ok(true) => None,

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
+use weft::{Bf16, Complex, Element, Number, F16};
 use weft::{Clock, Config, Endpoint, EndpointId, Group, Op, OpError, PeerId, Tree};
 use weft_link::{ShmConfig, ShmLink};
 
@@ -356,4 +357,218 @@ fn recv__messages_go_to_receives_in_the_order_in_which_both_were_made() {
             group.send(0, 5, message(1, 3)).wait().unwrap();
         }
     });
+}
+
+/// Calls `check` with a function that makes the values of a rank, for every type of number.
+macro_rules! every_number {
+    ($check:ident, $($ty:ty, $number:ident, $make:expr;)*) => {$(
+        $check::<$ty>(Number::$number, $make);
+    )*};
+}
+
+fn bits<T: Element>(values: &[T]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    values.iter().for_each(|value| value.put(&mut bytes));
+    bytes
+}
+
+/// Checks that vectors in place, as bytes and by ownership are combined to the same values as one
+/// by one in the order of ranks.
+fn in_place<T: Element>(number: Number, make: fn(usize) -> T) {
+    const OPS: [Op; 8] =
+        [Op::Sum, Op::Product, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor, Op::Average];
+    for (size, lens) in [(1, [0, 5]), (2, [3, 70_000]), (4, [1, 9_000]), (5, [700, 40_001])] {
+        ranks(size, Tree::Binomial, |group| {
+            for len in lens {
+                for op in OPS.into_iter().filter(|&op| number.takes(op)) {
+                    let of = |rank: usize| -> Vec<T> {
+                        (0..len).map(|at| make(at * 7 + rank * 13 + 1)).collect()
+                    };
+                    let own = of(group.rank());
+                    let mut values = own.clone();
+                    group.placed().allreduce(&mut values, op).unwrap();
+                    let mut bytes = bits(&own);
+                    group.placed().allreduce_bytes(&mut bytes, number, op).unwrap();
+                    let owned = group.allreduce_blocking(own, op).unwrap();
+                    assert!(bits(&values) == bytes && bits(&owned) == bytes, "{number:?} {op:?}");
+                    // Vectors between short and long ones are combined in pairs of ranks.
+                    let bytes_in_all = len * T::SIZE;
+                    let in_order =
+                        bytes_in_all >= 64 << 10 || size <= 2 || size == 4 && bytes_in_all <= 2048;
+                    if !in_order {
+                        continue;
+                    }
+                    let mut all = of(0);
+                    (1..size).for_each(|rank| T::fold(&mut all, &bits(&of(rank)), op));
+                    if op == Op::Average {
+                        all.iter_mut().for_each(|value| *value = value.divide(size));
+                    }
+                    assert!(bits(&all) == bytes, "{number:?} {op:?}, {len} of {size} ranks");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn allreduce__in_place_is_that_of_single_values_for_every_type_and_operation() {
+    every_number! {
+        in_place,
+        i8, I8, |n| n as i8;
+        u8, U8, |n| n as u8;
+        i16, I16, |n| (n * 331) as i16;
+        u16, U16, |n| (n * 331) as u16;
+        i32, I32, |n| (n * 7_919_191) as i32;
+        u32, U32, |n| (n * 7_919_191) as u32;
+        i64, I64, |n| n as i64 - 50;
+        u64, U64, |n| n as u64;
+        f32, F32, |n| n as f32 * 0.1 - 20.0;
+        f64, F64, |n| n as f64 * 0.1 - 20.0;
+        F16, F16, |n| F16::from_f32((n % 300) as f32 * 0.1 - 3.0);
+        Bf16, Bf16, |n| Bf16::from_f32((n % 300) as f32 * 0.1 - 3.0);
+        bool, Bool, |n| n % 3 == 0;
+        Complex<f32>, ComplexF32, |n| Complex { re: n as f32 * 0.1, im: 3.0 - n as f32 };
+        Complex<f64>, ComplexF64, |n| Complex { re: n as f64 * 0.1, im: 3.0 - n as f64 };
+    }
+}
+
+#[test]
+fn reduce_scatter__into_memory_gives_each_rank_its_block() {
+    for size in SIZES {
+        ranks(size, Tree::Flat, |group| {
+            let me = group.rank();
+            for unit in [0, 1, 30_000] {
+                let counts: Vec<_> = (0..size).map(|rank| (size - 1 - rank) * unit).collect();
+                let start: usize = counts[..me].iter().sum();
+                let all: usize = counts.iter().sum();
+                let own: Vec<_> = (0..all).map(|i| (i * (me + 1)) as u32).collect();
+                let mut got = vec![7; counts[me]];
+                group.placed().reduce_scatter(&own, &counts, Op::Sum, &mut got).unwrap();
+                let wanted =
+                    (start..start + counts[me]).map(|i| (i * size * (size + 1) / 2) as u32);
+                assert!(got.iter().copied().eq(wanted), "{unit}");
+                let mut bytes = vec![7; counts[me] * 4];
+                let of = (Number::U32, Op::Sum);
+                group.placed().reduce_scatter_bytes(&bits(&own), &counts, of, &mut bytes).unwrap();
+                assert!(bits(&got) == bytes);
+            }
+        });
+    }
+}
+
+#[test]
+fn broadcast__into_memory_over_every_tree() {
+    everywhere(|group, _| {
+        for root in 0..group.size() {
+            for len in [0, 3, 1_000_000] {
+                let mut bytes = vec![0; len];
+                if group.rank() == root {
+                    bytes = message(root, len);
+                }
+                group.placed().broadcast(root, &mut bytes).unwrap();
+                assert!(bytes == message(root, len), "{len} bytes from {root}");
+            }
+        }
+    });
+}
+
+#[test]
+fn allgather_and_alltoall__into_memory_by_counts() {
+    for size in SIZES {
+        ranks(size, Tree::Flat, |group| {
+            let me = group.rank();
+            for unit in [0, 5, 40_000] {
+                // The first rank gives nothing.
+                let counts: Vec<_> = (0..size).map(|rank| rank * unit).collect();
+                let wanted: Vec<u8> = (0..size).flat_map(|r| message(r, r * unit)).collect();
+                let mut all = vec![0; wanted.len()];
+                let start: usize = counts[..me].iter().sum();
+                all[start..start + counts[me]].copy_from_slice(&message(me, me * unit));
+                group.placed().allgather(&counts, &mut all).unwrap();
+                assert!(all == wanted, "allgather by {unit}");
+                // Rank a gives rank b a part of (a + b) units.
+                let parts: Vec<_> = (0..size).map(|rank| (me + rank) * unit).collect();
+                let from: Vec<u8> =
+                    (0..size).flat_map(|to| message(me * 100 + to, (me + to) * unit)).collect();
+                let mut into = vec![0; from.len()];
+                group.placed().alltoall((&parts, &from), (&parts, &mut into)).unwrap();
+                let wanted: Vec<u8> =
+                    (0..size).flat_map(|of| message(of * 100 + me, (me + of) * unit)).collect();
+                assert!(into == wanted, "alltoall by {unit}");
+            }
+        });
+    }
+}
+
+#[test]
+fn into_memory__lengths_that_do_not_fit_are_refused_before_anything_is_sent() {
+    ranks(2, Tree::Flat, |group| {
+        let count = |result: Result<(), weft::GroupError>| {
+            let error = result.unwrap_err();
+            assert!(matches!(error.cause(), OpError::Count { .. }), "{error}");
+        };
+        count(group.placed().allreduce_bytes(&mut [0; 5], Number::F32, Op::Sum));
+        count(group.placed().reduce_scatter(&[1_u8; 3], &[1, 1], Op::Sum, &mut [0]));
+        count(group.placed().reduce_scatter(&[1_u8; 2], &[1, 1], Op::Sum, &mut [0; 2]));
+        count(group.placed().allgather(&[1], &mut [0]));
+        count(group.placed().allgather(&[1, 1], &mut [0; 3]));
+        count(group.placed().alltoall((&[1, 1], &[0; 3]), (&[1, 1], &mut [0; 2])));
+        for (number, op) in [(Number::I32, Op::Average), (Number::F16, Op::Xor)] {
+            let error = group.placed().allreduce_bytes(&mut [0; 8], number, op).unwrap_err();
+            assert_eq!(error.cause(), OpError::NoSuchOp);
+        }
+        group.barrier_blocking().unwrap();
+    });
+}
+
+#[test]
+fn into_memory__ranks_that_give_other_lengths_end_with_an_error_that_names_them() {
+    for lens in [[3, 4], [30_000, 40_000]] {
+        ranks(2, Tree::Flat, |group| {
+            let mut own = vec![1_f32; lens[group.rank()]];
+            let error = group.placed().allreduce(&mut own, Op::Sum).unwrap_err();
+            assert!(error.rank().is_some(), "{error}");
+        });
+    }
+}
+
+#[test]
+fn min_and_max__of_zeros_and_of_what_is_no_number_are_alike_on_all_ranks() {
+    ranks(2, Tree::Flat, |group| {
+        let own = match group.rank() {
+            0 => [0.0_f32, -0.0, f32::NAN, 1.0],
+            _ => [-0.0, 0.0, 2.0, f32::NAN],
+        };
+        let bits = |op| group.allreduce_blocking(own.to_vec(), op).unwrap();
+        let (min, max) = (bits(Op::Min), bits(Op::Max));
+        assert!(min[..2].iter().all(|zero| zero.to_bits() == 1 << 31));
+        assert!(max[..2].iter().all(|zero| zero.to_bits() == 0));
+        assert!(min[2..].iter().chain(&max[2..]).all(|value| value.is_nan()));
+    });
+}
+
+#[test]
+fn halves__are_the_nearest_of_every_f32_and_back() {
+    for bits in 0..=u16::MAX {
+        let (half, brain) = (F16(bits), Bf16(bits));
+        for (value, back) in [
+            (half.to_f32(), F16::from_f32(half.to_f32()).0),
+            (brain.to_f32(), Bf16::from_f32(brain.to_f32()).0),
+        ] {
+            assert!(value.is_nan() || back == bits, "{bits:#x}");
+        }
+        // Halfway to the next one it goes to the even one, and beyond to the nearer.
+        let next = F16(bits.wrapping_add(1)).to_f32();
+        if bits & 0x7fff < 0x7bff {
+            let middle = (half.to_f32() + next) / 2.0;
+            assert_eq!(F16::from_f32(middle).0, bits + (bits & 1), "{bits:#x}");
+            let beyond = f32::from_bits(middle.to_bits() + 1);
+            assert_eq!(F16::from_f32(beyond).0, bits + 1, "{bits:#x}");
+        }
+    }
+    assert_eq!(F16::from_f32(65_519.0).to_f32(), 65_504.0);
+    assert_eq!(F16::from_f32(65_520.0).to_f32(), f32::INFINITY);
+    assert_eq!(F16::from_f32(-1e9).to_f32(), f32::NEG_INFINITY);
+    assert!(F16::from_f32(f32::NAN).to_f32().is_nan());
+    assert_eq!(F16::from_f32(1e-9).to_f32(), 0.0);
 }

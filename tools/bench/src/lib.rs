@@ -16,6 +16,7 @@ pub mod barrier;
 mod busy;
 pub mod chain;
 mod choice;
+pub mod collectives;
 mod consumers;
 mod containers;
 mod crowd;
@@ -124,6 +125,9 @@ pub enum What {
     /// Charm++ and OpenSHMEM, where they are built, over weft's provider beside libfabric's TCP and
     /// Charm++'s own UDP, each target met or not
     Consumers,
+    /// Collective operations of groups beside the MPIs of this machine over TCP and over their own
+    /// shared memory, each target met or not
+    Collectives,
     /// Names of a cluster of agents between lab hosts: look-up, events, losses, messages and the
     /// cost of an idle agent, each target met or not
     Names,
@@ -274,6 +278,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interr
         What::Busy => return busy::print(options, json, interrupt),
         What::Containers => return containers::print(options, json, &mut out),
         What::Consumers => return consumers::print(options, json, &mut out),
+        What::Collectives => return collectives::print(options, json, &mut out),
         What::Names => return names::print(options, json, &mut out),
         What::Sockets => return sockets::print(options, json, &mut out),
         What::Sovia => {

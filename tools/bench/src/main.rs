@@ -30,6 +30,7 @@ struct Started {
 enum Process {
     BenchRank(work::Args),
     BenchBarrier(bench::barrier::Args),
+    BenchCollectives(bench::collectives::rank::Args),
     BenchService(bench::service::Args),
     BenchNames(bench::names::child::Args),
     BenchSockets(bench::sockets::child::Args),
@@ -45,6 +46,7 @@ fn start(process: Process) -> Result<ExitCode> {
     match process {
         Process::BenchRank(args) => work::run(args),
         Process::BenchBarrier(args) => bench::barrier::rank(&args),
+        Process::BenchCollectives(args) => bench::collectives::rank::rank(&args),
         Process::BenchService(args) => bench::service::run(args),
         Process::BenchNames(args) => bench::names::child::run(&args),
         Process::BenchSockets(args) => bench::sockets::child::run(&args),

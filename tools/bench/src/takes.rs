@@ -47,7 +47,9 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
         What::Python => &["--json", "--python"],
         What::Sovia => &["--json", "--out"],
-        What::Mpi | What::Consumers | What::Containers | What::Busy => &["--size", "--json"],
+        What::Mpi | What::Collectives | What::Consumers | What::Containers | What::Busy => {
+            &["--size", "--json"]
+        }
         What::Mxoe => &["--size", "--json", "--out"],
     }
 }
@@ -115,6 +117,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Suite => ": it measures every link",
             What::Agent => ": it compares the link agent with packet",
             What::Containers => ": it compares shm with shm",
+            What::Collectives => ": it compares what jobs get by default with the MPIs",
             What::Names => ": it measures agents, which talk over UDP",
             What::Apps | What::Python => ": it measures jobs on this host",
             What::Sockets | What::Sovia => ": it measures programs that talk over TCP",

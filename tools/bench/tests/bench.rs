@@ -124,6 +124,20 @@ fn barrier__hops_of_more_ranks_beside_those_of_two() {
 }
 
 #[test]
+fn collectives__in_this_host_have_lines_for_each_operation() {
+    if !are_built(&["weft"]) {
+        return;
+    }
+    let got = lines(&["collectives", "--netns", "off", "--size", "8,64K"]);
+    assert!(got.iter().all(|line| line["bench"] == "collectives" && line["unit"] == "us"));
+    for what in ["allreduce", "reduce_scatter", "allgather", "alltoall"] {
+        let of = |line: &&Value| line["what"] == format!("2 ranks in a host, {what}");
+        let line = got.iter().find(of).unwrap_or_else(|| panic!("no {what}"));
+        assert_eq!(line["floor_name"], "message", "{line}");
+    }
+}
+
+#[test]
 fn barrier__refuses_what_it_would_ignore() {
     for words in [
         &["barrier", "--link", "packet"][..],

@@ -107,6 +107,7 @@ impl Plan {
         plan.draw_choices(&mut Rng::stream(seed, 9));
         plan.draw_floods(&mut Rng::stream(seed, 13));
         plan.draw_blocks(&mut Rng::stream(seed, 16));
+        plan.draw_into(&mut Rng::stream(seed, 17));
         plan.spare_mortal();
         plan
     }
@@ -117,6 +118,24 @@ impl Plan {
             0 => self.collectives.push(Collective::ReduceScatter { len: rng.below(3000) as usize }),
             // Longer than 64 KiB.
             1 => self.collectives.push(Collective::AllReduce { len: 9000 }),
+            _ => {}
+        }
+    }
+
+    /// Draws a collective operation on memory of known length.
+    fn draw_into(&mut self, rng: &mut Rng) {
+        let len = rng.below(3000) as usize;
+        match rng.below(6) {
+            0 => {
+                let root = rng.below(self.config.hosts.into()) as usize;
+                // Several parts.
+                let len = if rng.below(2) == 0 { len } else { 300_000 };
+                self.collectives.push(Collective::BroadcastInto { root, len });
+            }
+            1 => self.collectives.push(Collective::AllGatherInto { len }),
+            2 => self.collectives.push(Collective::AllToAll { len }),
+            // Several pieces of each block.
+            3 => self.collectives.push(Collective::AllReduce { len: 40_000 }),
             _ => {}
         }
     }

@@ -256,6 +256,23 @@ pub enum Collective {
         /// Bytes of each host.
         len: usize,
     },
+    /// Broadcast of `len` bytes from `root`, whose number all hosts know.
+    BroadcastInto {
+        /// The host that has the data.
+        root: usize,
+        /// Bytes.
+        len: usize,
+    },
+    /// Bytes from each host to each host: `len` times one more than the host's number.
+    AllGatherInto {
+        /// Bytes of the first host.
+        len: usize,
+    },
+    /// A part from each host to each host: `len` times one more than the sum of their numbers.
+    AllToAll {
+        /// Bytes that the first host keeps.
+        len: usize,
+    },
 }
 
 /// Everything that happens in a simulation.

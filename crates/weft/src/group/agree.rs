@@ -16,20 +16,52 @@ pub(super) enum Kind {
     Allgather,
     Alltoall,
     ReduceScatter,
+    BroadcastInto,
+    AllgatherInto,
+    AlltoallInto,
 }
 
 use Kind::{
-    Allgather, Allreduce, Alltoall, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+    Allgather, AllgatherInto, Allreduce, Alltoall, AlltoallInto, Barrier, Broadcast, BroadcastInto,
+    Gather, Reduce, ReduceScatter, Scatter,
 };
 
 /// Kinds by their numbers.
-const KINDS: [Kind; 9] =
-    [Barrier, Broadcast, Reduce, Allreduce, Gather, Scatter, Allgather, Alltoall, ReduceScatter];
-/// Types of values by their numbers. Any other, of a program, is `OTHER`.
-const TYPES: [&str; 10] = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"];
+const KINDS: [Kind; 12] = [
+    Barrier,
+    Broadcast,
+    Reduce,
+    Allreduce,
+    Gather,
+    Scatter,
+    Allgather,
+    Alltoall,
+    ReduceScatter,
+    BroadcastInto,
+    AllgatherInto,
+    AlltoallInto,
+];
+/// Types of values and their sizes, by their numbers. Any other, of a program, is `OTHER`.
+const TYPES: [(&str, u64); 15] = [
+    ("i8", 1),
+    ("u8", 1),
+    ("i16", 2),
+    ("u16", 2),
+    ("i32", 4),
+    ("u32", 4),
+    ("i64", 8),
+    ("u64", 8),
+    ("f32", 4),
+    ("f64", 8),
+    ("f16", 2),
+    ("bf16", 2),
+    ("bool", 1),
+    ("complex of f32", 8),
+    ("complex of f64", 16),
+];
 const OTHER: u32 = 15;
 /// Operations by their numbers, and their names.
-const OPS: [(Op, &str); 7] = [
+const OPS: [(Op, &str); 8] = [
     (Op::Sum, "sum"),
     (Op::Product, "product"),
     (Op::Min, "minimum"),
@@ -37,6 +69,7 @@ const OPS: [(Op, &str); 7] = [
     (Op::And, "bitwise and"),
     (Op::Or, "bitwise or"),
     (Op::Xor, "bitwise xor"),
+    (Op::Average, "average"),
 ];
 
 /// Bits of the kind.
@@ -78,7 +111,12 @@ impl What {
     }
 
     pub fn values<T: Element>(self, op: Op) -> What {
-        let kind = TYPES.iter().position(|&name| name == T::NAME).map_or(OTHER, |at| at as u32);
+        self.values_of(T::NAME, op)
+    }
+
+    /// Adds the operation and the name of the type that it combines.
+    pub fn values_of(self, name: &str, op: Op) -> What {
+        let kind = TYPES.iter().position(|&(one, _)| one == name).map_or(OTHER, |at| at as u32);
         let op = OPS.iter().position(|&(known, _)| known == op).unwrap_or(0) as u32;
         What { values: kind << TYPE | op << OP, ..self }
     }
@@ -121,9 +159,9 @@ pub(super) fn whole_len(word: u32, len: u64, data: &[u8]) -> Option<u64> {
 pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) -> String {
     let Some(kind) = kind_of(word) else { return "another operation".to_owned() };
     let root = ((word >> ROOT) ^ list) & ROOT_MASK;
-    let has_root = matches!(kind, Broadcast | Reduce | Gather | Scatter);
+    let has_root = matches!(kind, Broadcast | BroadcastInto | Reduce | Gather | Scatter);
     let same_list = match kind {
-        ReduceScatter => true,
+        ReduceScatter | AllgatherInto => true,
         _ if has_root => (root as usize) < size,
         _ => root == 0,
     };
@@ -137,6 +175,9 @@ pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) ->
         Allgather => "an allgather",
         Alltoall => "an alltoall",
         ReduceScatter => "a reduce-scatter by counts",
+        BroadcastInto => "a broadcast of known length from",
+        AllgatherInto => "an allgather by counts",
+        AlltoallInto => "an alltoall by counts",
     };
     let mut text = name.to_owned();
     match (has_root, same_list) {
@@ -146,8 +187,9 @@ pub(super) fn text(word: u32, bytes: Option<u64>, (size, list): (usize, u32)) ->
     }
     if matches!(kind, Reduce | Allreduce | ReduceScatter) {
         let at = (word >> TYPE & 15) as usize;
-        let values = TYPES.get(at).copied().unwrap_or("values of a type of the program");
-        let size = [1, 1, 2, 2, 4, 4, 8, 8, 4, 8].get(at).copied();
+        let known = TYPES.get(at).copied();
+        let values = known.map_or("values of a type of the program", |(name, _)| name);
+        let size = known.map(|(_, size)| size);
         let op = OPS.get((word >> OP & 7) as usize).map_or("other", |(_, name)| name);
         let count = bytes.zip(size).map(|(bytes, size)| format!("{} ", bytes / size));
         text += &format!(", {op} of {}{values}", count.unwrap_or_default());

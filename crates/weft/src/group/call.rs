@@ -2,13 +2,17 @@
 
 use super::agree::{differ, differed, text, whole_len, What};
 use super::notices::{report, Stray, UnderWay, Verdict};
+use super::sys::{Field, Part, Slots};
 use super::{Group, GroupError, COLLECTIVE, POSTED_MAX};
 use crate::endpoint::Operation;
 use std::cell::RefCell;
 use std::future::{poll_fn, Future};
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use weft_core::engine::types::SendArgs;
+use weft_core::matching::RecvSpec;
 use weft_core::{OpError, PeerFailure, PeerId};
 
 /// The text for the operation of a message without a word.
@@ -28,12 +32,17 @@ pub(super) struct Expected {
     len: usize,
 }
 
-impl Expected {
-    /// Returns the rank that sends it.
-    pub fn from(&self) -> usize {
-        self.from
-    }
+/// A message into a part of a field.
+pub(super) struct Incoming<'f> {
+    from: usize,
+    peer: PeerId,
+    field: &'f Field<'f>,
+    range: Range<usize>,
+    part: Part<'f>,
 }
+
+/// Most memory that a group keeps for its next operations, in bytes, and in pieces.
+const KEPT: (usize, usize) = (16 << 20, 4);
 
 /// A collective operation of this rank.
 pub(super) struct Call {
@@ -49,8 +58,8 @@ impl Call {
     /// rank knows it.
     pub fn new(group: &Group, what: What, bytes: Option<u64>) -> Call {
         let inner = &group.inner;
-        let number = inner.collectives.get().wrapping_add(1);
-        inner.collectives.set(number);
+        let number = inner.begun.count.get().wrapping_add(1);
+        inner.begun.count.set(number);
         let (here, word) = (group.here(), what.word(inner.list));
         let under_way = inner.notices.begin(&inner.port, here, (number, word, bytes));
         let tag = group.tag(COLLECTIVE, number);
@@ -130,21 +139,80 @@ impl Call {
         }
     }
 
-    /// Waits for an expected vector, which is as long as this rank's.
-    pub async fn receive_vector(&self, expected: Expected) -> Result<Vec<u8>, OpError> {
-        let (from, len) = (expected.from, expected.len);
-        let uneven = |given| Err(OpError::Uneven { rank: from as u32, given, wanted: len as u64 });
-        match self.receive(expected).await {
-            Ok(theirs) if theirs.len() == len => Ok(theirs),
-            Ok(theirs) => uneven(theirs.len() as u64),
-            Err(OpError::Truncated { sent }) => uneven(sent),
-            Err(other) => Err(other),
+    /// Sends a part of a field to a rank.
+    pub fn outgoing<'f>(
+        &'f self,
+        field: &'f Field<'f>,
+        to: usize,
+        range: Range<usize>,
+        class: u64,
+    ) -> Result<(PeerId, Part<'f>), OpError> {
+        let (endpoint, peer) = (&self.group.inner.endpoint, self.group.find_peer(to)?);
+        let args = SendArgs {
+            data: Some(self.under_way.word.into()),
+            ..SendArgs::new(peer, self.tag | class, 0)
+        };
+        Ok((peer, field.send(endpoint, args, range)))
+    }
+
+    /// Posts the receive of a message that is as long as a part of a field.
+    pub fn incoming<'f>(
+        &'f self,
+        field: &'f Field<'f>,
+        from: usize,
+        range: Range<usize>,
+        class: u64,
+    ) -> Result<Incoming<'f>, OpError> {
+        let (endpoint, peer) = (&self.group.inner.endpoint, self.group.find_peer(from)?);
+        let spec = RecvSpec { source: Some(peer), tag: self.tag | class, ignore: 0 };
+        let part = field.recv(endpoint, spec, range.clone());
+        Ok(Incoming { from, peer, field, range, part })
+    }
+
+    /// Waits until a part has been sent.
+    pub async fn end_send(&self, (peer, part): (PeerId, Part<'_>)) -> Result<(), OpError> {
+        self.under_way.awaits.set(Some(peer));
+        let (error, _) = part.end().await;
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Waits for a part that comes from a rank, which is as long as this rank expects.
+    pub async fn end_vector(&self, incoming: Incoming<'_>) -> Result<(), OpError> {
+        let Incoming { from, peer, field, range, part } = incoming;
+        self.under_way.awaits.set(Some(peer));
+        let (error, status) = part.end().await;
+        let given = match error {
+            None => status.len as u64,
+            Some(OpError::Truncated { sent }) => sent,
+            Some(other) => return Err(other),
+        };
+        if status.data != Some(self.under_way.word.into()) {
+            let shown = range.start..range.start + status.len.min(SHOWN);
+            return Err(field.read(shown, |data| self.mismatch(from, status.data, given, data)));
+        }
+        let wanted = range.len() as u64;
+        match given == wanted {
+            true => Ok(()),
+            false => Err(OpError::Uneven { rank: from as u32, given, wanted }),
         }
     }
 
-    /// Takes a vector that is as long as this rank's.
-    pub async fn take_vector(&self, from: usize, len: usize) -> Result<Vec<u8>, OpError> {
-        self.receive_vector(self.expect(from, len)?).await
+    /// Returns a field of at least so many bytes.
+    pub fn slots(&self, len: usize) -> Slots {
+        let mut memory = self.group.inner.begun.scratch.borrow_mut().pop().unwrap_or_default();
+        if memory.len() < len {
+            memory.resize(len, 0);
+        }
+        Slots::new(memory)
+    }
+
+    /// Keeps the memory of a field for later operations.
+    pub fn keep(&self, slots: Slots) {
+        let mut kept = self.group.inner.begun.scratch.borrow_mut();
+        let memory = slots.into_memory();
+        if memory.len() <= KEPT.0 && kept.len() < KEPT.1 {
+            kept.push(memory);
+        }
     }
 
     #[cold]

@@ -3,6 +3,9 @@
 
 use super::agree::{Kind, What};
 use super::call::Call;
+use super::element::encode;
+use super::number::Kernel;
+use super::sys::{with_owned, Slots};
 use super::{Element, Group, GroupError, Op, Started, Tree};
 use std::future::Future;
 use std::ops::Range;
@@ -102,13 +105,16 @@ impl Group {
         self.reduce(root, values, op).wait()
     }
 
-    /// Combines the vectors of all ranks, position by position, on every rank (recursive doubling).
-    /// The result has the same bits everywhere.
+    /// Combines the vectors of all ranks, position by position, on every rank. The result has the
+    /// same bits everywhere, but for those of values that are no numbers. `values` are combined in
+    /// their own memory, which comes back as the result.
+    /// Short vectors are combined by recursive doubling; of a long one each rank combines a block.
     pub fn allreduce<T: Element>(&self, values: Vec<T>, op: Op) -> Started<Vec<T>> {
         let what = What::of(Kind::Allreduce).values::<T>(op);
         let what = (what, Some(values.len() * T::SIZE));
         self.begin_if(takes::<T>(op), what, move |call| async move {
-            call.do_allreduce(values, op).await
+            let kernel = Kernel::of::<T>(op);
+            with_owned(values, async |field| call.do_allreduce(field, kernel).await).await
         })
     }
 
@@ -150,8 +156,14 @@ impl Group {
         let check = takes::<T>(op).and_then(|()| self.one_each(counts.len())).and(fits);
         let what = What::of(Kind::ReduceScatter).values::<T>(op).counts(counts);
         let what = (what, Some(values.len() * T::SIZE));
+        let own = blocks.get(self.rank()).cloned().unwrap_or_default();
         self.begin_if(check, what, move |call| async move {
-            call.do_reduce_scatter(values, blocks, op).await
+            let (kernel, from) = (Kernel::of::<T>(op), Slots::new(encode(&values)));
+            let into = values[own].to_vec();
+            with_owned(into, async |into| {
+                call.do_reduce_scatter((&from, into), &blocks, kernel).await
+            })
+            .await
         })
     }
 
@@ -250,7 +262,7 @@ impl Group {
 
     /// # Errors
     /// `given` is not one message for each rank.
-    fn one_each(&self, given: usize) -> Result<(), OpError> {
+    pub(super) fn one_each(&self, given: usize) -> Result<(), OpError> {
         match given == self.size() {
             true => Ok(()),
             false => Err(OpError::Count { wanted: self.size() as u32, given: given as u32 }),
@@ -263,7 +275,7 @@ impl Group {
 }
 
 /// Returns the blocks of so many values each, one behind the other.
-fn blocks(counts: &[usize]) -> Vec<Range<usize>> {
+pub(super) fn blocks(counts: &[usize]) -> Vec<Range<usize>> {
     let mut end = 0_usize;
     let block = |&count: &usize| {
         let start = end;

@@ -9,13 +9,21 @@ mod any;
 mod call;
 mod collectives;
 mod element;
+mod exchange;
 mod notices;
+mod number;
 mod over;
+mod placed;
+mod reduce;
 mod started;
 mod steps;
+#[allow(unsafe_code)]
+mod sys;
 
 pub use element::{Element, Op};
+pub use number::{Bf16, Complex, Number, F16};
 pub use over::Over;
+pub use placed::Placed;
 pub use started::{GroupError, Started};
 pub use weft_core::group::tree::Tree;
 
@@ -59,8 +67,7 @@ struct Inner {
     rank: usize,
     context: u16,
     peers: RefCell<Vec<Option<PeerId>>>,
-    /// Collective operations so far; the same number on all ranks.
-    collectives: Cell<u32>,
+    begun: Begun,
     /// Ranks whose failure a receive from any rank has reported.
     reported: RefCell<Vec<usize>>,
     tree: Cell<Tree>,
@@ -74,6 +81,15 @@ struct Inner {
     list: u32,
     notices: Rc<Notices>,
     port: Port,
+}
+
+/// The collective operations of a group so far.
+#[derive(Default)]
+struct Begun {
+    /// Their number, which is the same on all ranks.
+    count: Cell<u32>,
+    /// Memory for parts of vectors, which operations use again.
+    scratch: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Drop for Inner {
@@ -123,6 +139,8 @@ const NO_LINK: OpError = OpError::Peer { peer: PeerId(u32::MAX), failure: PeerFa
 /// Purposes of a tag, in bits 32..48 of the match bits; the context is in bits 48..64.
 const USER: u64 = 0;
 const COLLECTIVE: u64 = 1 << 32;
+/// Messages of a collective operation that are not in one order with its others.
+const RESULT: u64 = COLLECTIVE | 1 << 33;
 
 impl Group {
     /// Makes the group of all ranks of a directory, once in an endpoint: operations of a second one
@@ -150,7 +168,7 @@ impl Group {
             members,
             rank,
             context,
-            collectives: Cell::new(0),
+            begun: Begun::default(),
             reported: RefCell::default(),
             tree: Cell::new(tree),
             waiting: RefCell::default(),

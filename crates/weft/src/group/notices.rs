@@ -5,7 +5,7 @@
 
 use super::agree::{differ, text};
 use super::any::WATCH_AFTER;
-use super::{bits_of, COLLECTIVE};
+use super::{bits_of, COLLECTIVE, RESULT};
 use crate::endpoint::Endpoint;
 use crate::port::{Arrived, Client, Port};
 use std::cell::{Cell, RefCell};
@@ -241,7 +241,9 @@ impl Notices {
     fn sweep(&self, port: &Port) {
         for &(context, number) in &*self.failed.borrow() {
             if self.find(context, number).is_none() {
-                port.endpoint().discard_arrived(bits_of(context, COLLECTIVE, number));
+                for class in [COLLECTIVE, RESULT] {
+                    port.endpoint().discard_arrived(bits_of(context, class, number));
+                }
             }
         }
     }

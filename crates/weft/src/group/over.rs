@@ -3,6 +3,8 @@
 use super::agree::{Kind, What};
 use super::collectives::{takes, Messages};
 use super::element::{decode, encode};
+use super::number::Kernel;
+use super::sys::{with_owned, Field, Slots};
 use super::{Element, Group, Op, Started, Tree};
 
 /// The collective operations of a group over one tree.
@@ -23,7 +25,8 @@ impl Over<'_> {
         let Over(group, tree) = self;
         let what = (What::of(Kind::Barrier).over(tree), None);
         group.begin(what, move |call| async move {
-            call.do_reduce((tree, 0), Vec::<u64>::new(), Op::Sum).await?;
+            let (kernel, nothing) = (Kernel::of::<u64>(Op::Sum), Slots::new(Vec::new()));
+            call.do_reduce((tree, 0), &nothing, &kernel).await?;
             call.do_broadcast((tree, 0), Vec::new()).await.map(drop)
         })
     }
@@ -50,7 +53,10 @@ impl Over<'_> {
         let what = (what, Some(values.len() * T::SIZE));
         let check = takes::<T>(op).and_then(|()| group.has_rank(root));
         group.begin_if(check, what, move |call| async move {
-            call.do_reduce((tree, root), values, op).await
+            let kernel = Kernel::of::<T>(op);
+            let work = async |field: &Field<'_>| call.do_reduce((tree, root), field, &kernel).await;
+            let values = with_owned(values, work).await?;
+            Ok((call.rank() == root).then_some(values))
         })
     }
 
@@ -61,8 +67,9 @@ impl Over<'_> {
         let what = What::of(Kind::Allreduce).values::<T>(op).over(tree);
         let what = (what, Some(values.len() * T::SIZE));
         group.begin_if(takes::<T>(op), what, move |call| async move {
-            let all = call.do_reduce((tree, 0), values, op).await?;
-            let all = all.map(|values| encode(&values)).unwrap_or_default();
+            let kernel = Kernel::of::<T>(op);
+            let work = async |field: &Field<'_>| call.do_reduce((tree, 0), field, &kernel).await;
+            let all = encode(&with_owned(values, work).await?);
             Ok(decode(&call.do_broadcast((tree, 0), all).await?))
         })
     }

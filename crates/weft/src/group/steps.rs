@@ -1,11 +1,8 @@
 //! The algorithms of the collective operations.
 
-use super::call::{Call, Expected, Sent};
-use super::element::{decode, encode, store, Element, Op};
+use super::call::{Call, Sent};
 use std::collections::VecDeque;
-use std::ops::Range;
-use weft_core::group::tree::Tree;
-use weft_core::group::tree::{self, Doubling};
+use weft_core::group::tree::{self, Tree};
 use weft_core::{OpError, PeerFailure};
 
 /// Size of the parts of a broadcast; the levels of the tree forward different parts at the same
@@ -14,14 +11,6 @@ const PART: usize = 64 << 10;
 /// Parts on their way to each child: enough for any network, and a bound for the copies that this
 /// rank holds.
 const AHEAD: usize = 64;
-
-/// Longest vector, in bytes, that is sent to three ranks in one round rather than to one rank in
-/// each of two rounds: its time on the wire is less than the latency of a round.
-const SHORT: usize = 2 << 10;
-
-/// Shortest vector, in bytes, of which each rank combines one block: the blocks save more time on
-/// the wire than their second round costs.
-const LONG: usize = 64 << 10;
 
 /// Longest message a collective accepts from a peer.
 const ANY: usize = usize::MAX;
@@ -98,150 +87,6 @@ impl Call {
     async fn await_sends_to(&self, most: usize, sends: &mut VecDeque<Sent>) -> Result<(), OpError> {
         let before = sends.len().saturating_sub(most);
         self.await_sends(sends.drain(..before)).await
-    }
-
-    /// Reduction from the leaves of the tree to its root.
-    pub(super) async fn do_reduce<T: Element>(
-        &self,
-        (kind, root): (Tree, usize),
-        mut values: Vec<T>,
-        op: Op,
-    ) -> Result<Option<Vec<T>>, OpError> {
-        for child in tree::children(kind, root, self.rank(), self.size()) {
-            let theirs = self.take_vector(child, values.len() * T::SIZE).await?;
-            T::fold(&mut values, &theirs, op);
-        }
-        match tree::parent(kind, root, self.rank(), self.size()) {
-            Some(parent) => {
-                self.await_sends([self.post(parent, encode(&values))?]).await?;
-                Ok(None)
-            }
-            None => Ok(Some(values)),
-        }
-    }
-
-    /// Allreduce. Each rank combines one block of a long vector and gives it to all others: it
-    /// sends, and receives, less than two vectors, however many ranks there are.
-    pub(super) async fn do_allreduce<T: Element>(
-        &self,
-        mut values: Vec<T>,
-        op: Op,
-    ) -> Result<Vec<T>, OpError> {
-        if values.len() * T::SIZE < LONG || self.size() == 1 {
-            return self.do_doubling(values, op).await;
-        }
-        let blocks = even(values.len(), self.size());
-        let block = |rank: usize| blocks[rank].clone();
-        let own = block(self.rank());
-        // Messages of a rank match receives in the order in which these were posted.
-        let parts = self.expect_each(|_| own.len() * T::SIZE)?;
-        let wholes = self.expect_each(|rank| block(rank).len() * T::SIZE)?;
-        let mut sent = self.post_each(|rank| encode(&values[block(rank)]))?;
-        let combined = self.combine(&values[own.clone()], parts, op).await?;
-        let encoded = encode(&combined);
-        sent.extend(self.post_each(|_| encoded.clone())?);
-        values[own].copy_from_slice(&combined);
-        for whole in wholes {
-            let rank = whole.from();
-            store(&mut values[block(rank)], &self.receive_vector(whole).await?);
-        }
-        self.await_sends(sent).await?;
-        Ok(values)
-    }
-
-    /// Combines the vectors of all ranks, of which each rank keeps its block.
-    pub(super) async fn do_reduce_scatter<T: Element>(
-        &self,
-        values: Vec<T>,
-        blocks: Vec<Range<usize>>,
-        op: Op,
-    ) -> Result<Vec<T>, OpError> {
-        let own = blocks[self.rank()].clone();
-        let parts = self.expect_each(|_| own.len() * T::SIZE)?;
-        let sent = self.post_each(|rank| encode(&values[blocks[rank].clone()]))?;
-        let combined = self.combine(&values[own], parts, op).await?;
-        self.await_sends(sent).await?;
-        Ok(combined)
-    }
-
-    /// Posts the receive of a message from each other rank, in their order.
-    fn expect_each(&self, len: impl Fn(usize) -> usize) -> Result<Vec<Expected>, OpError> {
-        let others = (0..self.size()).filter(|&rank| rank != self.rank());
-        others.map(|rank| self.expect(rank, len(rank))).collect()
-    }
-
-    /// Starts a message to each other rank, first to the next one: no two ranks begin with the same
-    /// one.
-    fn post_each(&self, data: impl Fn(usize) -> Vec<u8>) -> Result<Vec<Sent>, OpError> {
-        let others = (1..self.size()).map(|step| (self.rank() + step) % self.size());
-        others.map(|rank| self.post(rank, data(rank))).collect()
-    }
-
-    /// Combines the vectors of all ranks in the order of ranks, so that the result has the same
-    /// bits wherever it is made.
-    async fn combine<T: Element>(
-        &self,
-        own: &[T],
-        others: Vec<Expected>,
-        op: Op,
-    ) -> Result<Vec<T>, OpError> {
-        let mut all = Vec::new();
-        let mut others = others.into_iter().peekable();
-        for rank in 0..self.size() {
-            match others.next_if(|other| other.from() == rank) {
-                Some(other) => add(&mut all, &self.receive_vector(other).await?, op),
-                None => add(&mut all, &encode(own), op),
-            }
-        }
-        Ok(all)
-    }
-
-    /// Allreduce by recursive doubling. For short vectors four ranks exchange in a round, which
-    /// halves the number of rounds.
-    async fn do_doubling<T: Element>(&self, mut values: Vec<T>, op: Op) -> Result<Vec<T>, OpError> {
-        let len = values.len() * T::SIZE;
-        let Some(part) = Doubling::new(self.rank(), self.size()) else { return Ok(values) };
-        let folded = match part {
-            Doubling::Folded { proxy } => {
-                self.await_sends([self.post(proxy, encode(&values))?]).await?;
-                return Ok(decode(&self.take_vector(proxy, len).await?));
-            }
-            Doubling::Active { folded, .. } => folded,
-        };
-        if let Some(other) = folded {
-            T::fold(&mut values, &self.take_vector(other, len).await?, op);
-        }
-        let bits = if len <= SHORT { 2 } else { 1 };
-        for round in 0.. {
-            let ranks = part.exchange(round, bits);
-            let ours = encode(&values);
-            let others = ranks.clone().filter(|&rank| rank != self.rank());
-            let sent: Vec<Sent> =
-                others.map(|rank| self.post(rank, ours.clone())).collect::<Result<_, _>>()?;
-            if sent.is_empty() {
-                break;
-            }
-            // All ranks combine in the same order, so the result has the same bits.
-            let mut all: Option<Vec<T>> = None;
-            for rank in ranks {
-                let theirs = if rank == self.rank() {
-                    None
-                } else {
-                    Some(self.take_vector(rank, len).await?)
-                };
-                let theirs = theirs.as_deref().unwrap_or(&ours);
-                match &mut all {
-                    None => all = Some(decode(theirs)),
-                    Some(all) => T::fold(all, theirs, op),
-                }
-            }
-            values = all.unwrap_or(values);
-            self.await_sends(sent).await?;
-        }
-        if let Some(other) = folded {
-            self.await_sends([self.post(other, encode(&values))?]).await?;
-        }
-        Ok(values)
     }
 
     /// Gather over a tree: inner ranks add their message to those from below.
@@ -329,21 +174,6 @@ impl Call {
         }
         Ok(all)
     }
-}
-
-/// Combines `all` with encoded values; the first values found are taken as they are.
-fn add<T: Element>(all: &mut Vec<T>, bytes: &[u8], op: Op) {
-    match all.is_empty() {
-        true => *all = decode(bytes),
-        false => T::fold(all, bytes, op),
-    }
-}
-
-/// Divides a vector into one block for each rank; the first ones are longer by one value if it
-/// does not divide evenly.
-pub(super) fn even(len: usize, ranks: usize) -> Vec<Range<usize>> {
-    let start = |rank: usize| len / ranks * rank + rank.min(len % ranks);
-    (0..ranks).map(|rank| start(rank)..start(rank + 1)).collect()
 }
 
 /// Adds a rank's message to those that go up the tree: rank (8 bytes), length (8 bytes), message.

@@ -25,7 +25,7 @@ pub fn last_words(output: &Output) -> String {
 
 /// Hosts of a lab that the launchers of MPIs can reach.
 pub struct Hosts {
-    _lab: Attached,
+    lab: Attached,
     /// Address and first process of each host.
     hosts: Vec<(String, i32)>,
     agent: PathBuf,
@@ -64,7 +64,12 @@ impl Hosts {
             .open(&agent)
             .and_then(|mut file| file.write_all(script.as_bytes()))
             .with_context(|| format!("writing {}", agent.display()))?;
-        Ok(Hosts { _lab: lab, hosts, agent })
+        Ok(Hosts { lab, hosts, agent })
+    }
+
+    /// Returns the name of the lab.
+    pub fn lab(&self) -> &str {
+        &self.lab.name
     }
 
     /// Returns the ranks of each host.

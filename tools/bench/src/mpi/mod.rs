@@ -48,11 +48,11 @@ struct Run<'a> {
     bar: ProgressBar,
 }
 
-fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 

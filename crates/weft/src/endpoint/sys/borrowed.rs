@@ -23,22 +23,22 @@ pub(crate) struct Ended {
 }
 
 /// An operation that has just been started, while the code after its start may still unwind.
-struct Starting<'a> {
-    reactor: &'a mut Reactor,
+pub(super) struct Starting<'a> {
+    pub reactor: &'a mut Reactor,
     ticket: Ticket,
 }
 
 impl<'a> Starting<'a> {
     /// Records the memory of an operation that the engine has started.
     #[inline]
-    fn new(reactor: &'a mut Reactor, op: OpId, memory: Memory) -> Starting<'a> {
+    pub fn new(reactor: &'a mut Reactor, op: OpId, memory: Memory) -> Starting<'a> {
         let ticket = reactor.receiver.ops.insert(op, Owner::Waiter, memory);
         Starting { reactor, ticket }
     }
 
     /// Returns the operation, which the caller must take back from now on.
     #[inline]
-    fn pass(self) -> Ticket {
+    pub fn pass(self) -> Ticket {
         let ticket = self.ticket;
         std::mem::forget(self);
         ticket

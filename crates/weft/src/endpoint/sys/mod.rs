@@ -2,6 +2,7 @@
 
 pub(crate) mod borrowed;
 pub(crate) mod expect;
+pub(crate) mod placed;
 pub(crate) mod posted;
 pub(crate) mod registration;
 

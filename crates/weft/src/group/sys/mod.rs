@@ -1,0 +1,6 @@
+//! Memory of collective operations.
+
+mod field;
+pub(super) mod plain;
+
+pub(super) use field::{with_borrowed, with_owned, with_two, Field, Part, Slots};

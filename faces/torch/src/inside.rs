@@ -123,7 +123,7 @@ impl Inside {
         let awaited = self.endpoint().waiting().awaited();
         let what = awaited.unwrap_or_else(|| "for other ranks".to_owned());
         let seconds = limit.as_secs_f64();
-        Fault::late(format!("Timed out: no end within {seconds} s, waiting {what}"))
+        Fault::late(format!("Timed out after {seconds} s, waiting {what}"))
     }
 
     fn late(&self, at: usize) -> Fault {

@@ -2,14 +2,13 @@
 
 import atexit
 import os
-import weakref
-from datetime import timedelta
+import time
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
-from torch_weft import _core, _tensors
+from torch_weft import _core, _holder, _tensors
 from torch_weft._tensors import check, combined, cut, pieces, read, split
 from torch_weft._work import Together, Work
 
@@ -17,7 +16,8 @@ from torch_weft._work import Together, Work
 _ARRIVED = 0xFFFF_FFFE
 _PASSED = 0xFFFF_FFFF
 
-_open = weakref.WeakSet()
+# Process groups that are in use. Torch holds the object of C++ alone, which needs that of Python.
+_open = set()
 
 
 @atexit.register
@@ -29,6 +29,7 @@ def _leave():
 
 def create(opts, options=None):
     """Makes the backend of a process group; torch calls this."""
+    _holder.complete()
     if options is None:
         options = Backend.Options("weft", timeout=opts.timeout)
     options._timeout = opts.timeout
@@ -313,40 +314,44 @@ class WeftBackend(Backend):
 
     def monitored_barrier(self, opts, wait_all_ranks=False):
         """Waits for all ranks; rank 0 names those that do not come."""
-        seconds, _, _ = self._how(opts, ())
+        seconds = opts.timeout.total_seconds()
+        seconds = seconds if seconds >= 0 else self._seconds
+        until = time.monotonic() + seconds
         how = (seconds, True, ())
         if self.rank() != 0:
             self._core.send((0, _ARRIVED), [], how)
-            self._wait(self._core.recv((0, _PASSED), [], how), "rank 0")
+            try:
+                self._core.recv((0, _PASSED), [], how).wait()
+            except _core.WeftError as error:
+                raise dist.DistBackendError(
+                    f"Rank {self.rank()} successfully reached monitoredBarrier, but received "
+                    f"errors while waiting for send/recv from rank 0: {error}"
+                ) from None
             return
         others = range(1, self.size())
         come = {rank: self._core.recv((rank, _ARRIVED), [], how) for rank in others}
-        late = []
+        late = {}
+        milliseconds = round(seconds * 1000)
         for rank, work in come.items():
+            if time.monotonic() >= until and not late:
+                raise dist.DistBackendError(
+                    f"[Rank 0]: Rank 0 timed out in monitoredBarrier after {milliseconds} ms"
+                )
             try:
                 work.wait()
             except _core.WeftError as error:
-                late.append((rank, str(error)))
+                late[rank] = error
                 if not wait_all_ranks:
                     break
         if late:
-            names = ", ".join(str(rank) for rank, _ in late)
-            word = "Rank" if len(late) == 1 else "Ranks"
-            milliseconds = round(seconds * 1000)
+            first, error = next(iter(late.items()))
+            names = ", ".join(str(rank) for rank in late)
+            word = f"Ranks {names}" if wait_all_ranks else f"Rank {first}"
             raise dist.DistBackendError(
-                f"[Rank 0]: {word} {names} failed to pass monitoredBarrier in {milliseconds} ms: "
-                f"{late[0][1]}"
+                f"[Rank 0]: {word} failed to pass monitoredBarrier in {milliseconds} ms: {error}"
             )
         for rank in others:
             self._core.send((rank, _PASSED), [], how).wait()
-
-    def _wait(self, work, whom):
-        try:
-            work.wait()
-        except _core.WeftError as error:
-            raise dist.DistBackendError(
-                f"[Rank {self.rank()}]: monitoredBarrier waited for {whom}: {error}"
-            ) from None
 
     def split(self, store, ranks, opts):
         """Makes a process group of some ranks; None on the other ranks."""

@@ -20,7 +20,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 def pictures(count, size=16):
-    """Returns pictures of bars in noise: horizontal ones are of class 0, vertical ones of class 1."""
+    """Returns pictures of bars in noise: horizontal ones of class 0, vertical ones of class 1."""
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(count, 1, size, size, generator=generator)
     kinds = torch.randint(0, 2, (count,), generator=generator)

@@ -1,9 +1,9 @@
 """The objects by which torch holds operations of backends that are written in Python.
 
-torch (2.14, 2.15) puts the operation of such a backend into an object of its own class `Work`, which
-passes `wait` and `get_future` on and nothing else: it never says that the operation is completed,
-and has no source of a message. `complete` has that class ask the future for the rest, if it has
-no answer of its own.
+torch (2.14, 2.15) puts the operation of such a backend into an object of its own class `Work`,
+which passes `wait` and `get_future` on and nothing else: it never says that the operation is
+completed, and has no source of a message. `complete` has that class ask the future for the rest, if
+it has no answer of its own.
 """
 
 import torch.distributed as dist

@@ -3,6 +3,7 @@
 
 use crate::fault::{Fault, WEFT_OK, WEFT_PANIC, WEFT_SIGNAL};
 use crate::watchdog;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -98,16 +99,26 @@ fn run(body: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
 }
 
 /// Returns the number of a body, or the code of its fault, and keeps the fault's text.
+#[inline]
 fn finish(result: std::thread::Result<Result<c_int, Fault>>) -> c_int {
-    let fault = match result {
-        Ok(Ok(number)) => return number,
-        Ok(Err(fault)) => fault,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Fault(WEFT_PANIC, format!("a fault in weft: {}", text.unwrap_or("no text")))
-        }
-    };
+    match result {
+        Ok(Ok(number)) => number,
+        Ok(Err(fault)) => keep(fault),
+        Err(panic) => keep(of_panic(&*panic)),
+    }
+}
+
+/// Returns the fault of a panic.
+#[cold]
+fn of_panic(panic: &(dyn Any + Send)) -> Fault {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    Fault(WEFT_PANIC, format!("a fault in weft: {}", text.unwrap_or("no text")))
+}
+
+/// Keeps the text of a fault; returns its code.
+#[cold]
+fn keep(fault: Fault) -> c_int {
     let text = CString::new(fault.1.replace('\0', " ")).unwrap_or_default();
     LAST.with(|last| *last.borrow_mut() = text);
     fault.0

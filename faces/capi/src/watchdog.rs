@@ -39,15 +39,22 @@ pub(crate) fn is_this_thread() -> bool {
 pub(crate) struct Held(Option<MutexGuard<'static, u64>>);
 
 impl Drop for Held {
+    #[inline]
     fn drop(&mut self) {
-        let Some(guard) = self.0.take() else { return };
-        HOLDER.store(0, Ordering::Relaxed);
-        drop(guard);
-        // In one order with the watchdog, which sets the flag and then tries again.
-        if AWAITED.load(Ordering::SeqCst) && AWAITED.swap(false, Ordering::SeqCst) {
-            let sleeper = SLEEPER.get_or_init(Mutex::default).lock();
-            sleeper.unwrap_or_else(PoisonError::into_inner).iter().for_each(Thread::unpark);
+        if let Some(guard) = self.0.take() {
+            release(guard);
         }
+    }
+}
+
+/// Gives the gate back, and wakes the watchdog if it waits for it.
+fn release(guard: MutexGuard<'static, u64>) {
+    HOLDER.store(0, Ordering::Relaxed);
+    drop(guard);
+    // In one order with the watchdog, which sets the flag and then tries again.
+    if AWAITED.load(Ordering::SeqCst) && AWAITED.swap(false, Ordering::SeqCst) {
+        let sleeper = SLEEPER.get_or_init(Mutex::default).lock();
+        sleeper.unwrap_or_else(PoisonError::into_inner).iter().for_each(Thread::unpark);
     }
 }
 
@@ -58,6 +65,7 @@ fn held(mut guard: MutexGuard<'static, u64>, call: u64) -> Held {
 }
 
 /// Takes the gate for a call of the program, or of an upcall.
+#[inline]
 pub(crate) fn hold() -> Held {
     match WATCHED.load(Ordering::Acquire) {
         true => take(),
@@ -65,6 +73,7 @@ pub(crate) fn hold() -> Held {
     }
 }
 
+#[cold]
 fn take() -> Held {
     if HOLDER.load(Ordering::Relaxed) == ME.with(|me| *me) {
         return Held(None);

@@ -123,6 +123,24 @@ fn progress__is_made_on_endpoints_whose_queue_nobody_looks_at() {
     }
 }
 
+/// Over a network a completion without a level does not wait for the peer's acknowledgement.
+#[test]
+fn send__is_complete_as_soon_as_its_level_says() {
+    let built = match built() {
+        Ok(built) => built,
+        Err(why) => return skip(why),
+    };
+    let out = Command::new(built.dir.join("provider"))
+        .arg("levels")
+        .env("FI_PROVIDER_PATH", &built.dir)
+        .env("FI_PROVIDER", "weft")
+        .env("WEFT_KEY", "0123456789abcdef".repeat(4))
+        .env("WEFT_LINK", "udp")
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
 /// Callers of each version get an offer that they understand, and registered memory has the keys
 /// and addresses that they expect.
 #[test]

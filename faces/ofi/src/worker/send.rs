@@ -66,11 +66,11 @@ impl Worker {
         let state = &mut *self.state.borrow_mut();
         let peer = self.peer(state, op.to)?;
         let sync = op.flags & cap::MATCH_COMPLETE != 0;
-        // The completion promises no more than a copy fulfils.
-        let early = op.flags & (cap::INJECT | cap::INJECT_COMPLETE) != 0;
+        // Without one of these levels a completion promises no more than that the memory is free
+        // again, as from libfabric's own software providers: a copy fulfils that, and the peer need
+        // not acknowledge the message at once.
         let late = op.flags & (cap::DELIVERY_COMPLETE | cap::TRANSMIT_COMPLETE) != 0;
-        let small = pieces.len() <= self.inject_max;
-        let inject = early && !late && !sync && small;
+        let inject = !late && !sync && pieces.len() <= self.inject_max;
         let bounce = match pieces {
             Pieces::One(_) if op.flags & cap::INJECT == 0 || inject => None,
             pieces => Some(Bounce::new(pieces.gather()?, &[])),

@@ -878,6 +878,31 @@ static void disorder(void)
 	close_domain(&s);
 }
 
+/* A send of which the caller asks no more than its memory back is complete at once; one that has to
+ * reach the peer is when the peer says so. */
+static void levels(void)
+{
+	struct iovec iov = { buf, 100 };
+	struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .tag = 1, .context = context };
+	struct fi_cq_tagged_entry e;
+
+	open_both(&s, FI_WAIT_NONE);
+	CHECK(!fi_tinject(s.a.ep, buf, 1, s.a.peer, 1));
+	CHECK(!fi_trecv(s.b.ep, buf + 200, 100, NULL, s.b.peer, 1, 0, context));
+	done(&s, &s.b);
+	msg.addr = s.a.peer;
+	CHECK(!fi_tsend(s.a.ep, buf, 100, NULL, s.a.peer, 1, context));
+	CHECK(fi_cq_read(s.a.cq, &e, 1) == 1 && e.op_context == context);
+	CHECK(!fi_tsendmsg(s.a.ep, &msg, FI_TRANSMIT_COMPLETE));
+	CHECK(fi_cq_read(s.a.cq, &e, 1) == -FI_EAGAIN);
+	for (int i = 0; i < 2; i++) {
+		CHECK(!fi_trecv(s.b.ep, buf + 200, 100, NULL, s.b.peer, 1, 0, context));
+		CHECK(done(&s, &s.b).len == 100);
+	}
+	CHECK(done(&s, &s.a).op_context == context);
+	close_both(&s);
+}
+
 /* A caller that takes -FI_EAGAIN for a send that has begun loses those messages alone. */
 static void ignored(void)
 {
@@ -916,7 +941,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "depth", depth },		{ "capabilities", capabilities },
 		{ "callers", callers },		{ "disorder", disorder },
-		{ "ignored", ignored },
+		{ "ignored", ignored },		{ "levels", levels },
 		{ "vector", vector },		{ "vector_events", vector_events },
 		{ "peek", peek },		{ "cancel", cancel },
 		{ "peek_waits", peek_waits },

@@ -15,6 +15,7 @@ pub mod ends;
 mod env;
 mod error;
 pub mod keyfile;
+pub mod moving;
 mod pmi1;
 mod pmix;
 mod singleton;

@@ -177,6 +177,11 @@ impl LineBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// Returns the bytes that are no whole line yet.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Returns the next whole line, newline excluded. `None` if more bytes are needed.
     ///
     /// # Errors

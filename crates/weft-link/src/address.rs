@@ -1,9 +1,10 @@
 //! The address of an endpoint: all data that a peer needs to reach the endpoint over any link.
 //!
 //! Encoding, little-endian: version u8 (5), flags u8 (bit 0: `sim` follows, bit 1: `rank` follows,
-//! bits 2 and 3: protection of frames, 0 not said, 1 auth, 2 encrypt, 3 none, bits 4 and 5: `port`
-//! and `agent` follow), number of IP addresses u8, number of Ethernet interfaces u8, endpoint u64,
-//! host u64, shm u64, then `sim` u32, `rank` u32, `port` u32 and `agent` u64 if flagged, then each
+//! bits 2 and 3: protection of frames, 0 not said, 1 auth, 2 encrypt, 3 none, bits 4 to 6: `port`,
+//! `agent` and `moves` follow), number of IP addresses u8, number of Ethernet interfaces u8,
+//! endpoint u64, host u64, shm u64, then `sim` u32, `rank` u32, `port` u32, `moves` u32 and `agent`
+//! u64 if flagged, then each
 //! IP address as family u8 (4 or 6), carriers u8 (0: UDP, 1: UDP and TCP, 2: TCP), port of the UDP
 //! socket u16 (0 without one), 4 or 16 address bytes and, for family 6, the scope u32, then each
 //! Ethernet interface as in [`EtherAddr`]. `port` is that of the TCP sockets, the same for all
@@ -52,6 +53,10 @@ pub struct Address {
     /// Identity of the agent at which the endpoint is registered: two endpoints with the same one
     /// run on one host, and the agent can join them over shared memory.
     pub agent: Option<u64>,
+    /// The endpoint's moves between hosts: it only grows. Odd, `2n - 1`: the endpoint holds, since
+    /// move `n` begins. Even, `2n`: it goes on at this address after move `n`, which may have
+    /// failed. 0 of an endpoint that never moved.
+    pub moves: u32,
 }
 
 /// The reason why bytes are not an [`Address`].
@@ -96,6 +101,7 @@ const SECURITY_AT: u32 = 2;
 const SECURITY: u8 = 3 << SECURITY_AT;
 const MODES: [Mode; 3] = [Mode::Auth, Mode::Encrypt, Mode::None];
 const FLAG_AGENT: u8 = 32;
+const FLAG_MOVES: u8 = 64;
 const FIXED: usize = 28;
 /// The carriers that reach an IP address.
 const UDP: u8 = 0;
@@ -104,7 +110,7 @@ const TCP: u8 = 2;
 
 impl Address {
     /// Length of the longest encoding, in bytes.
-    pub const MAX: usize = 232;
+    pub const MAX: usize = 236;
 
     /// Highest number of IP addresses in an encoding, of both families together.
     pub const MAX_IP: usize = 5;
@@ -125,14 +131,16 @@ impl Address {
         let flags = flag(self.sim.is_some(), FLAG_SIM)
             | flag(self.rank.is_some(), FLAG_RANK)
             | flag(port.is_some(), FLAG_PORT)
-            | flag(self.agent.is_some(), FLAG_AGENT);
+            | flag(self.agent.is_some(), FLAG_AGENT)
+            | flag(self.moves != 0, FLAG_MOVES);
         let mode = self.security.and_then(|mode| MODES.iter().position(|m| *m == mode));
         let flags = flags | mode.map_or(0, |at| (at as u8 + 1) << SECURITY_AT);
         out.extend_from_slice(&[VERSION, flags, ips.len() as u8, ether.len() as u8]);
         for field in [self.endpoint.0, self.host, self.shm] {
             out.extend_from_slice(&field.to_le_bytes());
         }
-        for number in [self.sim, self.rank, port].into_iter().flatten() {
+        let moves = Some(self.moves).filter(|&moves| moves != 0);
+        for number in [self.sim, self.rank, port, moves].into_iter().flatten() {
             out.extend_from_slice(&number.to_le_bytes());
         }
         self.agent.into_iter().for_each(|agent| out.extend_from_slice(&agent.to_le_bytes()));
@@ -176,7 +184,7 @@ impl Address {
         }
         let crowded =
             usize::from(ips) > Address::MAX_IP || usize::from(interfaces) > Address::MAX_ETHER;
-        let known = FLAG_SIM | FLAG_RANK | SECURITY | FLAG_PORT | FLAG_AGENT;
+        let known = FLAG_SIM | FLAG_RANK | SECURITY | FLAG_PORT | FLAG_AGENT | FLAG_MOVES;
         if flags & !known != 0 || crowded {
             return Err(AddressError::Invalid);
         }
@@ -195,6 +203,10 @@ impl Address {
         };
         (address.sim, address.rank) = (number(FLAG_SIM)?, number(FLAG_RANK)?);
         let port = number(FLAG_PORT)?;
+        if let Some(moves) = number(FLAG_MOVES)? {
+            // Without moves the flag is not set.
+            address.moves = Some(moves).filter(|&n| n != 0).ok_or(AddressError::Invalid)?;
+        }
         if flags & FLAG_AGENT != 0 {
             address.agent = Some(u64::from_le_bytes(take(&mut rest)?));
         }
@@ -358,6 +370,7 @@ mod tests {
             rank: Some(5),
             security: Some(Mode::Encrypt),
             agent: Some(11),
+            moves: 12,
         }
     }
 
@@ -373,6 +386,7 @@ mod tests {
             Address { security: None, ..sample() },
             Address { security: Some(Mode::None), ..sample() },
             Address { agent: None, ..sample() },
+            Address { moves: 0, ..sample() },
         ] {
             assert_eq!(Address::decode(&address.encode()), Ok(address));
         }
@@ -380,14 +394,15 @@ mod tests {
 
     #[test]
     fn encode__lays_fields_out_as_the_protocol_says() {
-        let wanted: [&[u8]; 16] = [
-            &[5, 59, 3, 1],
+        let wanted: [&[u8]; 17] = [
+            &[5, 123, 3, 1],
             &0x0102_0304_0506_0708_u64.to_le_bytes(),
             &9u64.to_le_bytes(),
             &10u64.to_le_bytes(),
             &77u32.to_le_bytes(),
             &5u32.to_le_bytes(),
             &4001u32.to_le_bytes(),
+            &12u32.to_le_bytes(),
             &11u64.to_le_bytes(),
             &[4, 1, 0xa0, 0x0f, 10, 0, 0, 1],
             &[6, 0, 5, 0],

@@ -47,7 +47,7 @@ pub use address::{Address, AddressError};
 pub use bytes::Bytes;
 pub use ip::advertised as own_addresses;
 pub use link::{
-    DataRun, Frame, Link, LinkError, LinkEvent, Network, PeerInfo, Prediction, Processes,
+    DataRun, Frame, Link, LinkError, LinkEvent, Movable, Network, PeerInfo, Prediction, Processes,
 };
 pub use link::{SharedMemory, Sink, WaitFd};
 pub use packet::{BarePacket, Held, Keep, PacketConfig, PacketLink, Value};

@@ -277,6 +277,22 @@ pub trait Network {
     fn ask_unanswered(&mut self, _peer: PeerId) {}
 }
 
+/// A link whose sockets can be closed and opened again while its endpoint goes on: the endpoint
+/// moves to another host.
+pub trait Movable {
+    /// Closes all descriptors and forgets the peers but for the packet numbers accepted from them.
+    /// No packet number is left: nothing can be sent before [`open`](Self::open).
+    fn close(&mut self);
+
+    /// Opens the descriptors anew, on the host where the process runs now. Peers are connected by
+    /// [`Link::connect`]. Packet numbers are taken from these runs alone, none of which was ever
+    /// used under this key.
+    ///
+    /// # Errors
+    /// The system refuses a descriptor, or the runs are not above all those used before.
+    fn open(&mut self, runs: std::ops::Range<u64>) -> Result<(), LinkError>;
+}
+
 /// The processes of peers, for links that see them ([`LinkCaps::sees_end`]).
 pub trait Processes {
     /// Tells an endpoint that this process will not make a peer of it. The endpoint connected by
@@ -389,6 +405,11 @@ pub trait Link {
 
     /// Returns the part of the link that sees the processes of peers.
     fn processes(&mut self) -> Option<&mut dyn Processes> {
+        None
+    }
+
+    /// Returns the part of the link that closes and opens its descriptors, if it can.
+    fn movable(&mut self) -> Option<&mut dyn Movable> {
         None
     }
 

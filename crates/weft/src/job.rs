@@ -22,7 +22,7 @@ use weft_core::{Config, EndpointId};
 use weft_launch::ends::Ends;
 use weft_launch::{self as launch, Bootstrap, Bootstrapped, LaunchError};
 use weft_link::copied::Origin;
-use weft_link::secure::{JobKey, Security};
+use weft_link::secure::{JobKey, Security, RUNS_MAX};
 use weft_link::shm::broker::BrokerConfig;
 use weft_link::wrap::Wrappers;
 use weft_link::{Address, Link, LinkError, PacketConfig, PacketLink};
@@ -310,7 +310,9 @@ fn udp(
 ) -> Result<Result<Box<dyn Link>, LinkError>, JobError> {
     let host = weft_link::shm::host().unwrap_or(0);
     let (faults, ports) = (wrappers.faults, ports_from_env()?);
-    let config = UdpConfig { host, faults, ports, ..UdpConfig::default() };
+    let first = launch::moving::first_runs(&|name| std::env::var(name).ok());
+    let connections = first.unwrap_or(RUNS_MAX);
+    let config = UdpConfig { host, faults, ports, connections, ..UdpConfig::default() };
     let opened = UdpLink::new(config, security);
     let opened = opened.and_then(|link| if alone { reachable(link) } else { Ok(link) });
     Ok(opened.map(|link| Box::new(link) as _))

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use weft_core::{EndpointId, LinkCaps, PeerId};
-use weft_link::{Address, Bytes, Frame, Link, LinkError, PeerInfo, Sink, WaitFd};
+use weft_link::{Address, Bytes, Frame, Link, LinkError, Movable, PeerInfo, Sink, WaitFd};
 
 /// Most packets kept at a time.
 const ROOM: usize = 256;
@@ -18,6 +18,15 @@ impl SelfLink {
     /// Makes the link of an endpoint to itself.
     pub fn new(me: EndpointId) -> SelfLink {
         SelfLink { me, queue: VecDeque::new(), spare: Vec::new() }
+    }
+}
+
+/// The link has no descriptors and no packet numbers.
+impl Movable for SelfLink {
+    fn close(&mut self) {}
+
+    fn open(&mut self, _runs: std::ops::Range<u64>) -> Result<(), LinkError> {
+        Ok(())
     }
 }
 
@@ -71,5 +80,9 @@ impl Link for SelfLink {
 
     fn prepare_wait(&mut self) -> bool {
         self.queue.is_empty()
+    }
+
+    fn movable(&mut self) -> Option<&mut dyn Movable> {
+        Some(self)
     }
 }

@@ -141,6 +141,12 @@ pub const VARIABLES: &[Variable] = &[
         "The libfabric provider that `weft mpi` has MPIs load.",
     ),
     variable(
+        "WEFT_CRIU",
+        "file",
+        "criu in PATH",
+        "CRIU, which copies and restores the ranks that `weft migrate` moves.",
+    ),
+    variable(
         "WEFT_SOCKETS",
         "0, 1",
         "1",

@@ -31,6 +31,11 @@ impl Peer {
         (self.watch.still_since, self.watch.still) = (Some(since), pulse);
     }
 
+    /// True if the peer has said that it moves, and the time for that is not over.
+    pub(super) fn rests(&self, now: Instant) -> bool {
+        now < self.watch.rests_until
+    }
+
     /// Returns how it has failed, if its agent has answered since its own last packet.
     pub(super) fn stands_still(&self, after_ms: u32) -> Option<PeerFailure> {
         let still = self.watch.still_since.is_some_and(|at| at >= self.conn.life.heard_at);
@@ -44,14 +49,17 @@ impl Peer {
 
 impl Engine {
     /// Handles a silence of `silent`, where `limit` is the most. True if the peer has failed by it;
-    /// a link that sees the peer's process is asked instead.
+    /// a link that sees the peer's process is asked instead. A peer that moves may be silent.
     pub(super) fn overdue(
         &mut self,
-        peer: PeerId,
+        (now, peer): (Instant, PeerId),
         silent: Duration,
         limit: Duration,
         failure: fn(u32) -> PeerFailure,
     ) -> bool {
+        if self.peers[peer.0 as usize].rests(now) {
+            return false;
+        }
         let sees_end = self.peers[peer.0 as usize].path.caps.sees_end;
         if silent >= self.keepalive() && (sees_end || silent < limit) {
             self.events.push_back(Event::PeerSilent(peer));
@@ -78,13 +86,15 @@ impl Engine {
         let quiet_since = p.conn.life.heard_at.max(p.watch.waiting_since);
         let silent = now.since(quiet_since);
         let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
-        if self.overdue(peer, silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
+        if self.overdue((now, peer), silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
             return;
         }
         if silent >= self.keepalive() {
             self.probe_silent(now, peer, quiet_since);
         }
-        self.warn_slow(peer, silent);
+        if !self.peers[peer.0 as usize].rests(now) {
+            self.warn_slow(peer, silent);
+        }
         self.shrink_tables(now);
     }
 
@@ -133,6 +143,25 @@ impl PeerView<'_> {
 }
 
 impl PeerMut<'_> {
+    /// Handles the word of a peer that it moves to another host: until `until` its silence means
+    /// nothing.
+    pub fn rest(self, until: Instant) {
+        if let Some(p) = self.engine.peers.get_mut(self.peer.0 as usize) {
+            p.watch.rests_until = until;
+        }
+    }
+
+    /// Notes that the peer, or this endpoint, has moved: silence counts from now on, and what is
+    /// unacknowledged is sent again at once.
+    pub fn handle_move(self, now: Instant) {
+        if let Some(p) = self.engine.peers.get_mut(self.peer.0 as usize) {
+            p.watch.rests_until = Instant(0);
+            p.conn.life.heard_at = now;
+            p.watch.waiting_since = now;
+        }
+        self.handle_path_change(now);
+    }
+
     /// Handles the answer to [`Event::PeerSilent`]: the state of the peer's process as the link
     /// sees it.
     pub fn handle_pulse(self, now: Instant, pulse: Pulse) {

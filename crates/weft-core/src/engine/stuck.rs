@@ -38,6 +38,9 @@ impl Engine {
     pub(super) fn check_stuck(&mut self, now: Instant, peer: PeerId) {
         let limit = Duration::from_millis(u64::from(self.cfg.peer_timeout_ms));
         let p = &mut self.peers[peer.0 as usize];
+        if p.rests(now) {
+            return;
+        }
         let Some(overdue) = p.conn.judge_stuck(now, limit) else { return };
         let after_ms = |time: Duration| time.as_millis() as u32;
         match overdue {

@@ -155,7 +155,9 @@ impl Engine {
     fn reopen(&mut self, now: Instant, peer: PeerId) {
         let State::Opening { since, .. } = self.peers[peer.0 as usize].state else { return };
         let (waited, limit) = (now.since(since), ms(self.cfg.connect_timeout_ms));
-        if self.overdue(peer, waited, limit, |after_ms| PeerFailure::Unreachable { after_ms }) {
+        if self
+            .overdue((now, peer), waited, limit, |after_ms| PeerFailure::Unreachable { after_ms })
+        {
             return;
         }
         self.warn_slow(peer, waited);
@@ -169,13 +171,14 @@ impl Engine {
             return;
         }
         let (silent, limit) = (p.conn.silence(now), ms(self.cfg.peer_timeout_ms));
-        if self.overdue(peer, silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
+        if self.overdue((now, peer), silent, limit, |after_ms| PeerFailure::Silent { after_ms }) {
             return;
         }
+        let rests = self.peers[peer.0 as usize].rests(now);
         let Some(w) = &mut self.peers[peer.0 as usize].conn.windows else { return };
         if w.on_timeout(now) {
             self.stats.timeouts += 1;
-            if w.timeouts > 1 {
+            if w.timeouts > 1 && !rests {
                 self.events.push_back(Event::PeerStalled(peer, w.timeouts));
             }
             self.wake(now, peer);

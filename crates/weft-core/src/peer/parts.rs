@@ -280,6 +280,8 @@ pub(crate) struct Watch {
     /// The state of its process as reported by its agent.
     pub still: Pulse,
     pub warned: bool,
+    /// The peer is moving to another host, and said so: until then its silence means nothing.
+    pub rests_until: Instant,
     /// Time of the last event that reported the oldest packet as stuck.
     pub said_at: Instant,
     pub vain: Vain,

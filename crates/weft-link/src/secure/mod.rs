@@ -216,6 +216,21 @@ impl Secure {
         self.peers.add(peer, session, endpoint)
     }
 
+    /// Forgets all peers, but not which numbers they used, and gives up all packet numbers: nothing
+    /// is sealed until [`grant`](Self::grant). An endpoint that moves is copied with its memory,
+    /// and a copy must not repeat a number.
+    pub fn withdraw(&mut self) {
+        self.peers.withdraw();
+    }
+
+    /// Takes packet numbers from these runs alone, for peers that are added from now on.
+    ///
+    /// # Errors
+    /// The runs are not above all that were taken before; nothing has changed.
+    pub fn grant(&mut self, runs: std::ops::Range<u64>) -> Result<(), NumbersUsedUp> {
+        self.peers.renew_all(runs).then_some(()).ok_or(NumbersUsedUp)
+    }
+
     /// Forgets a peer; packets with its session number are stale from now on.
     pub fn remove_peer(&mut self, peer: PeerId) {
         self.peers.remove(peer);

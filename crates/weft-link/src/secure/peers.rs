@@ -99,6 +99,25 @@ impl Peers {
         Ok(())
     }
 
+    /// Takes numbers from these runs alone from now on; of those in use none is used any more.
+    /// False, and without effect, unless they are above all runs that were ever taken.
+    pub fn renew_all(&mut self, runs: std::ops::Range<u64>) -> bool {
+        let fits = runs.start >= self.next_run && runs.end <= RUNS_MAX && !runs.is_empty();
+        if fits {
+            (self.next_run, self.runs_max) = (runs.start, runs.end);
+        }
+        fits
+    }
+
+    /// Removes all peers, and leaves no run: no number is used before [`renew_all`].
+    ///
+    /// [`renew_all`]: Self::renew_all
+    pub fn withdraw(&mut self) {
+        self.runs_max = 0;
+        let all = (0..self.table.len()).map(|at| PeerId(at as u32));
+        all.for_each(|peer| self.remove(peer));
+    }
+
     pub fn remove(&mut self, peer: PeerId) {
         let Some(old) = self.table.get_mut(peer.0 as usize).and_then(Option::take) else { return };
         let index = session_index(old.session) as usize;

@@ -147,9 +147,11 @@ impl UdpLink {
         let parked = c.socket.as_ref().filter(|s| s.local() == from);
         let done = match parked {
             Some(socket) => socket.connect(&to),
-            None => Socket::beside(main, from, &to, self.gro, self.buffer).map(|socket| {
-                c.socket = Some(socket);
-            }),
+            None => {
+                Socket::beside(main, from, &to, self.config.gro, self.config.buffer).map(|socket| {
+                    c.socket = Some(socket);
+                })
+            }
         };
         match done {
             Ok(()) => (c.to, c.others, c.drain) = (Some((peer, to)), 0, Some(Drain::Other(at))),

@@ -107,10 +107,7 @@ pub struct UdpLink {
     connected: connected::Connected,
     secure: Secure,
     gso: bool,
-    gro: bool,
-    buffer: usize,
-    packet_max: u32,
-    host: u64,
+    config: UdpConfig,
     peers: PeerTable<Peer>,
     events: Events,
     count: Counters,
@@ -132,12 +129,8 @@ impl UdpLink {
         let sockets = open_sockets(&config)?;
         let mut link = UdpLink {
             gso: config.gso && sockets.iter().all(Socket::has_gso),
-            gro: config.gro,
-            buffer: config.buffer,
             connected: connected::Connected::default(),
             secure: Secure::with_runs(&security, Lane::Udp, config.connections),
-            packet_max: config.packet_max,
-            host: config.host,
             peers: PeerTable::default(),
             events: Events::default(),
             count: Counters::default(),
@@ -146,12 +139,14 @@ impl UdpLink {
             asked: None,
             corruptor: config.faults.as_ref().map(Corruptor::new),
             sockets,
+            config,
         };
-        link.tune(&config);
+        link.tune();
         Ok(link)
     }
 
-    fn tune(&mut self, config: &UdpConfig) {
+    fn tune(&mut self) {
+        let config = &self.config;
         let mut smallest = usize::MAX;
         for socket in &self.sockets {
             if config.gro {
@@ -162,15 +157,15 @@ impl UdpLink {
                 smallest = smallest.min(rcv).min(snd);
             }
         }
-        if smallest < BUFFER_MIN.min(config.buffer) {
+        let (wanted, gso) = (config.buffer, config.gso);
+        if smallest < BUFFER_MIN.min(wanted) {
             self.warn(format!(
                 "UDP socket buffers hold only {} KiB: raise net.core.rmem_max and \
-                 net.core.wmem_max to {}",
+                 net.core.wmem_max to {wanted}",
                 smallest >> 10,
-                config.buffer
             ));
         }
-        if config.gso && !self.gso {
+        if gso && !self.gso {
             self.warn(
                 "this kernel has no UDP segmentation offload: bulk transfer is slower".into(),
             );
@@ -206,7 +201,7 @@ impl UdpLink {
 
     /// Returns the largest packet for a datagram of this size.
     fn packet_len(&self, datagram_len: usize) -> u32 {
-        ((datagram_len - self.secure.trailer_len()) as u32).min(self.packet_max)
+        ((datagram_len - self.secure.trailer_len()) as u32).min(self.config.packet_max)
     }
 
     /// Uses one of a peer's candidates from now on; returns the packet size that it carries.
@@ -282,7 +277,7 @@ impl Link for UdpLink {
 
     fn advertise(&self, address: &mut Address) {
         address.security = Some(self.secure.mode());
-        address.host = self.host;
+        address.host = self.config.host;
         for ip in ip::advertised() {
             for socket in self.sockets.iter().filter(|s| s.is_v6() == ip.is_ipv6()) {
                 let bound = socket.local();
@@ -297,7 +292,7 @@ impl Link for UdpLink {
     fn connect(&mut self, info: &PeerInfo) -> Result<LinkCaps, LinkError> {
         self.secure.agree(&info.address)?;
         let ours = sys::interfaces().unwrap_or_default();
-        let near = Nearness::of(self.host, info.address.host);
+        let near = Nearness::of(self.config.host, info.address.host);
         let has_family = |v6| self.socket_for(v6).is_some();
         let candidates =
             interfaces::candidates(&info.address.udp, &ours, near, has_family, sys::route_to)
@@ -355,9 +350,37 @@ impl Link for UdpLink {
         Some(self)
     }
 
+    fn movable(&mut self) -> Option<&mut dyn crate::Movable> {
+        Some(self)
+    }
+
     fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
         self.count.each(each);
         self.secure.counters(each);
+    }
+}
+
+impl crate::Movable for UdpLink {
+    fn close(&mut self) {
+        self.sockets.clear();
+        self.connected = connected::Connected::default();
+        self.peers = PeerTable::default();
+        self.events = Events::default();
+        self.rx = recv::UdpReceiver::new();
+        self.asked = None;
+        self.secure.withdraw();
+    }
+
+    fn open(&mut self, runs: std::ops::Range<u64>) -> Result<(), LinkError> {
+        let sockets = open_sockets(&self.config)?;
+        self.secure.grant(runs)?;
+        if self.config.host != 0 {
+            self.config.host = crate::shm::host().unwrap_or(0);
+        }
+        self.gso = self.config.gso && sockets.iter().all(Socket::has_gso);
+        self.sockets = sockets;
+        self.tune();
+        Ok(())
     }
 }
 

@@ -69,6 +69,11 @@ impl Link for Recorder {
         self.0.borrow_mut().push("network");
         Some(self)
     }
+
+    fn movable(&mut self) -> Option<&mut dyn crate::Movable> {
+        self.0.borrow_mut().push("movable");
+        None
+    }
 }
 
 impl Processes for Recorder {
@@ -158,6 +163,7 @@ fn call(link: &mut dyn Link, method: &str) {
         "take_shared" => link.memory().unwrap().take_shared(P),
         "forget_shared" => link.memory().unwrap().forget_shared(P, 1),
         "attentive" => _ = link.memory().unwrap().attentive(P),
+        "movable" => assert!(link.movable().is_none()),
         other => panic!("`{other}` of a link is not tested here: add it"),
     }
 }

@@ -189,6 +189,10 @@ macro_rules! forward_parts {
             self.$inner.processes()
         }
 
+        fn movable(&mut self) -> Option<&mut dyn crate::Movable> {
+            self.$inner.movable()
+        }
+
         fn network(&mut self) -> Option<&mut dyn crate::Network> {
             match self.$inner.network() {
                 Some(_) => Some(self),

@@ -17,6 +17,7 @@ mod direct;
 mod handle;
 mod length;
 pub(crate) mod message;
+mod moving;
 pub(crate) mod ops;
 mod paths;
 mod patience;
@@ -119,6 +120,8 @@ pub(crate) struct Known {
     pub agent: Option<ServicesHandle>,
     /// The job's key, for counters in kernels.
     pub job_key: Option<JobKey>,
+    /// Peers that have not answered since this endpoint began or ended a move.
+    pub untold: Vec<PeerId>,
 }
 
 impl Known {
@@ -133,6 +136,7 @@ impl Known {
             ends: None,
             agent: None,
             job_key: None,
+            untold: Vec::new(),
         }
     }
 

@@ -263,7 +263,7 @@ impl Receiver {
             Placement::Hello { peer, new } => {
                 self.due.hellos.push((peer, self.arriving.link, Hello::is_answer(header)));
                 match Address::decode(&payload.to_vec()) {
-                    Ok(address) if new => {
+                    Ok(address) if new || address.moves > 0 => {
                         self.due.connects.push((peer, self.arriving.link, address))
                     }
                     _ => {}

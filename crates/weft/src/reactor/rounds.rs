@@ -156,7 +156,9 @@ impl Reactor {
         let mut did = self.link_events();
         while let Some((peer, link, address)) = self.receiver.due.connects.pop() {
             did = true;
-            self.route_back(peer, &address, link);
+            if !self.on_moves(peer, &address) {
+                self.route_back(peer, &address, link);
+            }
         }
         while let Some((peer, link, answer)) = self.receiver.due.hellos.pop() {
             self.on_hello(peer, link, answer);

@@ -286,6 +286,9 @@ impl Reactor {
     /// Handles a HELLO from a peer.
     pub(super) fn on_hello(&mut self, peer: PeerId, link: usize, answer: bool) {
         let now = self.receiver.time.now;
+        if answer {
+            self.note_told(peer);
+        }
         let Some(Some(route)) = self.paths.routes.get_mut(peer.0 as usize) else { return };
         if !answer {
             route.asked_over(link);

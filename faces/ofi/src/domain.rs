@@ -4,6 +4,7 @@ use crate::abi::{cap, err, KEY_NONE, PROGRESS_AUTO, THREAD_DOMAIN};
 use crate::lock::Lock;
 use crate::members::{Member, Members};
 use crate::memory::Borrowed;
+use crate::mover::Step;
 use crate::offer::Registration;
 use crate::region::Region;
 use crate::watchdog::{self, Visited};
@@ -43,6 +44,10 @@ impl<M: Member> Visited for Domain<M> {
 
     fn progress_for_caller(&self) -> bool {
         self.members.open().iter().fold(false, |did, member| did | member.progress_for_caller())
+    }
+
+    fn step(&self, step: &Step) -> Result<usize, String> {
+        self.members.open().iter().map(|member| member.step(step)).sum()
     }
 }
 

@@ -42,6 +42,7 @@ pub mod looks;
 mod members;
 mod memory;
 mod messages;
+mod mover;
 pub mod name;
 pub mod offer;
 mod poller;

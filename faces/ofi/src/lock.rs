@@ -158,9 +158,15 @@ impl Lock {
             }
             std::hint::spin_loop();
         }
-        *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current());
-        // The guest either finds the waiter or has left before it was noted.
-        while self.guest.load(Ordering::Acquire) != 0 {
+        loop {
+            // Noted each time: a guest that comes again at once finds no waiter after its first
+            // visit.
+            let waiter = Some(std::thread::current());
+            *self.waiter.lock().unwrap_or_else(PoisonError::into_inner) = waiter;
+            // The guest either finds the waiter or has left before it was noted.
+            if self.guest.load(Ordering::Acquire) == 0 {
+                return;
+            }
             std::thread::park();
         }
     }
@@ -285,6 +291,26 @@ mod tests {
         drop(inside);
         drop(lock.enter().unwrap());
         assert!(lock.try_enter_guest(|| {}).is_some());
+    }
+
+    #[test]
+    fn enter__sleeps_while_guests_come_one_after_the_other() {
+        let lock = Lock::new(false);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::SeqCst) {
+                    for _ in 0..100 {
+                        drop(lock.try_enter_guest(std::thread::yield_now));
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            for _ in 0..2000 {
+                drop(lock.enter().unwrap());
+            }
+            ended.store(true, Ordering::SeqCst);
+        });
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The endpoints that report to a queue or counter, or belong to a domain.
 
+use crate::mover::Step;
 use crate::region::Region;
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -23,6 +24,9 @@ pub trait Member {
     fn expose(&self, region: &Region);
     /// Reverts `expose`.
     fn hide(&self, key: u64);
+    /// Does a step of a move of this process to another host. Returns the number of peers that it
+    /// leaves without news.
+    fn step(&self, step: &Step) -> Result<usize, String>;
 }
 
 /// A list of endpoints, which it does not keep open.
@@ -142,6 +146,9 @@ impl Member for Counted {
         self.exposed.borrow_mut().push(region.key);
     }
 
+    fn step(&self, _step: &Step) -> Result<usize, String> {
+        Ok(0)
+    }
     fn hide(&self, key: u64) {
         self.exposed.borrow_mut().retain(|one| *one != key);
     }

@@ -56,6 +56,12 @@ impl Vector {
         true
     }
 
+    /// Lists the numbers of all names.
+    pub fn numbers(&self) -> Vec<u64> {
+        let taken = self.entries.iter().enumerate().filter(|(_, entry)| entry.is_some());
+        taken.map(|(at, _)| at as u64).collect()
+    }
+
     /// Returns the address with this number.
     pub fn address(&self, number: u64) -> Option<&Address> {
         self.entries.get(number as usize)?.as_ref().map(|e| &e.address)

@@ -8,10 +8,11 @@
 #[allow(unsafe_code)]
 mod sys;
 
-use crate::lock::Lock;
+use crate::lock::{GuestEntry, Lock};
+use crate::mover::Step;
 use rustix::thread::{membarrier, MembarrierCommand};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sys::Pointer;
 use weft_sys::forks::is_child;
 use weft_sys::threads::{stack, without_signals};
@@ -19,6 +20,8 @@ use weft_sys::threads::{stack, without_signals};
 /// Interval to the next visit after one that found work, and where callers asked for progress
 /// without calls.
 pub const SOON: Duration = Duration::from_millis(1);
+/// Time after which a visit is tried again while a caller is inside.
+const TRY_AGAIN: Duration = Duration::from_micros(20);
 
 /// A domain, as the thread sees it.
 pub trait Visited {
@@ -26,6 +29,9 @@ pub trait Visited {
     fn lock(&self) -> &Lock;
     /// Makes progress for an absent caller, under the lock. True if anything happened.
     fn progress_for_caller(&self) -> bool;
+    /// Does a step of a move of this process to another host, under the lock. Returns the number of
+    /// peers that it leaves without news.
+    fn step(&self, step: &Step) -> Result<usize, String>;
 }
 
 /// A domain to be visited.
@@ -120,6 +126,37 @@ fn start() -> bool {
         log::warn!("no thread that makes progress while the program computes: {why}");
     }
     spawned.is_ok()
+}
+
+/// Calls `f`, which does steps of a move of this process, with all callers kept out of all domains.
+/// `None` if one of them stays inside for `limit`.
+pub fn standstill<R>(
+    limit: Duration,
+    f: impl FnOnce(&dyn Fn(&Step) -> Result<usize, String>) -> R,
+) -> Option<R> {
+    let until = Instant::now() + limit;
+    // The list is locked for as long, so that no domain is freed.
+    let watch = watch();
+    let mut visits = Vec::new();
+    for watched in &watch.domains {
+        visits.push(enter(watched.domain.get().lock(), until)?);
+    }
+    let all = f(&|step| watch.domains.iter().map(|w| w.domain.get().step(step)).sum());
+    drop(visits);
+    Some(all)
+}
+
+/// Enters as the guest as soon as no caller is inside, until a time.
+fn enter(lock: &Lock, until: Instant) -> Option<GuestEntry<'_>> {
+    loop {
+        if let Some(visit) = lock.try_enter_guest(barrier) {
+            return Some(visit);
+        }
+        if Instant::now() >= until {
+            return None;
+        }
+        std::thread::sleep(TRY_AGAIN);
+    }
 }
 
 fn run() {

@@ -7,6 +7,7 @@ mod events;
 mod expect;
 mod many;
 mod meet;
+mod moving;
 mod notice;
 mod open;
 mod peers;
@@ -27,6 +28,7 @@ pub use open::Defaults;
 use crate::abi::*;
 use crate::events::Events;
 use crate::members::Member;
+use crate::mover::Step;
 use crate::name::{self, Name};
 use crate::region::Region;
 use crate::{addresses, counter, domain, queue};
@@ -383,5 +385,9 @@ impl Member for Worker {
 
     fn hide(&self, key: u64) {
         self.endpoint.regions().unregister(key);
+    }
+
+    fn step(&self, step: &Step) -> Result<usize, String> {
+        self.move_step(step)
     }
 }

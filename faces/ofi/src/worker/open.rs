@@ -6,7 +6,7 @@ use super::transfers::Remote;
 use super::{meet, Domain, Worker};
 use crate::abi::{cap, err};
 use crate::slab::Slab;
-use crate::{name, offer, watchdog, who};
+use crate::{mover, name, offer, watchdog, who};
 use libc::c_int;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -44,7 +44,13 @@ fn open_endpoint() -> Result<(Endpoint, Duration), String> {
     config.rank = rank.and_then(|rank: usize| u32::try_from(rank).ok());
     let key = keyfile::obtain().map_err(|e| e.to_string())?;
     JobKey::from_bytes(&key).iter().for_each(name::use_key);
+    let moves = mover::asked(&lookup)?;
+    let links = if moves { mover::LINKS } else { links };
     let endpoint = job::open_endpoint(config, links, key).map_err(|e| e.to_string())?;
+    if moves {
+        // A page of counters would stay behind.
+        return Ok((endpoint, every));
+    }
     let who = RankId {
         job: who::job(&lookup, std::os::unix::process::parent_id()),
         rank: rank.unwrap_or(0),
@@ -69,7 +75,10 @@ impl Worker {
 
     fn try_open(domain: &Arc<Domain>, defaults: &Defaults) -> Result<Rc<Worker>, String> {
         let (endpoint, every) = open_endpoint()?;
-        if domain.is_auto {
+        if mover::is_asked() {
+            let every = if domain.is_auto { watchdog::SOON } else { every };
+            mover::start(&**domain, every)?;
+        } else if domain.is_auto {
             if !watchdog::add(&**domain, watchdog::SOON) {
                 return Err("FI_PROGRESS_AUTO needs membarrier(2) or FI_THREAD_SAFE".into());
             }

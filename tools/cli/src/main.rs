@@ -39,6 +39,7 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Run(run::Args),
+    Migrate(run::moving::ask::Args),
     Mpi(mpi::Args),
     MpiEnv(mpi::env::Args),
     #[command(hide = true)]
@@ -85,6 +86,10 @@ enum Command {
     #[command(hide = true)]
     RunProxy,
     #[command(hide = true)]
+    RunInit(run::moving::init::Args),
+    #[command(hide = true)]
+    RunCarry(run::moving::carry::Args),
+    #[command(hide = true)]
     Selftest(selftest::Args),
 }
 
@@ -120,6 +125,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Completions(args) => pages::completions(&args, &Cli::command()),
         Command::Man(args) => pages::man(&args, &Cli::command()),
         Command::RunProxy => run::proxy::run(),
+        Command::RunInit(args) => run::moving::init::run(&args),
+        Command::RunCarry(args) => run::moving::carry::run(&args),
+        Command::Migrate(args) => run::moving::ask::run(&args),
         Command::Selftest(args) => selftest::run(args),
     }
 }

@@ -3,7 +3,7 @@
 //! The process is frozen, copied and goes on elsewhere; its sessions, windows and operations are
 //! memory, and go on with it. Its sockets do not: they close before and open after, with packet
 //! numbers that no copy of the memory contains. To peers the move is a loss of packets, which the
-//! windows repair, at a new address, which a HELLO says. `docs/adr/0044-ranks-that-move.md` has the
+//! windows repair, at a new address, which a HELLO says. `docs/adr/0045-ranks-that-move.md` has the
 //! reasons.
 
 use super::Reactor;

@@ -6,6 +6,7 @@ mod containers;
 mod environment;
 mod host;
 mod memory;
+mod migrate;
 mod mpi;
 mod network;
 pub mod partner;
@@ -26,6 +27,7 @@ use weft_measure::layout::{self, hanging};
 Examples:
   weft doctor
   weft doctor --mpi
+  weft doctor --migrate             can ranks move from and to this host?
   weft doctor --hosts node1,node2   the path between two hosts
   weft doctor --hosts h1,h2 --launch-agent 'weft lab exec'
                                     between two hosts of a lab")]
@@ -37,6 +39,9 @@ pub struct Args {
     /// others
     #[arg(long)]
     mpi: bool,
+    /// Check only what `weft migrate` needs on this host: CRIU, kernel, rights
+    #[arg(long, conflicts_with = "mpi")]
+    migrate: bool,
     #[command(flatten)]
     reach: between::Reach,
 }
@@ -108,6 +113,9 @@ fn print(checks: &[Check]) {
 pub fn run(args: Args) -> Result<ExitCode> {
     if !args.reach.hosts.is_empty() {
         return tell(&between::checks(&args.reach)?, args.json, true);
+    }
+    if args.migrate {
+        return tell(&migrate::checks(), args.json, true);
     }
     let (of_mpi, works) = mpi::checks();
     let mut checks = Vec::new();

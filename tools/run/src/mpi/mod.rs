@@ -11,6 +11,7 @@
 //! | `command`, `supervise` | the launcher's command line; running it |
 //! | `watch` | detecting ranks that do not use weft |
 //! | `needs` | the MPI library that a program's file names |
+//! | `movable` | ranks that can move to another host |
 //! | `input` | standard input that a launcher cannot take |
 //! | `habits` | options of MPIs' launchers, as options of `weft mpi` |
 //! | `agent` | the program that the launcher calls in place of ssh |
@@ -23,6 +24,7 @@ pub mod env;
 pub mod habits;
 mod input;
 pub mod judge;
+mod movable;
 mod needs;
 pub mod probe;
 mod provider;
@@ -86,8 +88,10 @@ Examples:
   weft mpi -np 8 --bind-to core ./a.out     options of mpiexec, too
   weft mpi --agent --hosts a:2,b:2 ./a.out  with a weftd on each host
   weft mpi -n 4 --dry-run ./a.out           only print the command
+  weft mpi --migratable --hosts a,b ./a.out ranks that `weft migrate` can move
 
 `weft doctor --mpi` tells which MPIs on this machine can use weft.")]
+// More than 15 fields: each is an option of the command.
 pub struct Args {
     /// Number of ranks [default: all slots of the hosts, all tasks of the allocation of Slurm, or
     /// one per core of this machine]
@@ -104,6 +108,13 @@ pub struct Args {
     /// Start an agent (weftd) on each host for the time of the job, which serves the ranks
     #[arg(long)]
     agent: bool,
+    /// Start ranks so that `weft migrate` can move them to another host of the job, by the launcher
+    /// of `weft run`; needs MPICH, and CRIU and root on the hosts
+    #[arg(long)]
+    migratable: bool,
+    /// More hosts, on which no rank starts, and to which ranks can move
+    #[arg(long, value_name = "LIST", requires = "migratable")]
+    spare: Option<String>,
     /// Set a variable for the ranks; K alone passes on its value
     #[arg(long, value_name = "K=V")]
     env: Vec<String>,
@@ -277,6 +288,9 @@ fn agents(args: &Args, plan: &Plan) -> Result<Serving> {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mpi = choose(&args.selection)?;
     let provider = fitting(&mpi)?;
+    if args.migratable {
+        return movable::run(args, &mpi, &provider);
+    }
     let mut plan = plan(args, &mpi, &provider)?;
     for note in &plan.notes {
         eprintln!("weft mpi: note: {note}");

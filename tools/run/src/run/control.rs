@@ -2,6 +2,7 @@
 
 mod dead;
 mod job;
+mod moves;
 
 use super::agents::{Agent, Node};
 use super::frame::{read_some, Down, Start, HIGH_WATER, STDIN_WINDOW};
@@ -30,6 +31,8 @@ enum Ready {
     ToNode(usize),
     FromNode(usize),
     Complaint(usize),
+    Desk,
+    Caller,
 }
 
 /// Standard input to be sent to rank 0.
@@ -95,6 +98,7 @@ fn start_message(args: &Args, job: &Job, node: &Node, env: &[(String, String)]) 
         size: job.size(),
         bind: args.bind == Bind::Core,
         whole_lines: job.size() > 1 || args.tag_output,
+        migratable: args.migratable,
     })
 }
 
@@ -141,6 +145,12 @@ impl Launcher {
                 set.add(Ready::Complaint(at), fd.as_fd(), poll::READ);
             }
         }
+        if let Some(moves) = &self.job.moves {
+            set.add(Ready::Desk, moves.desk.listener.as_fd(), poll::READ);
+            if let Some(caller) = &moves.caller {
+                set.add(Ready::Caller, caller.stream.as_fd(), poll::READ);
+            }
+        }
         set.wait(self.job.next_deadline(&self.nodes))
     }
 
@@ -157,6 +167,8 @@ impl Launcher {
             Ready::Stdin => self.read_input(),
             Ready::ToNode(at) => self.nodes[at].flush(),
             Ready::FromNode(at) => self.read_node(at),
+            Ready::Desk => self.job.moves.iter_mut().for_each(moves::Moves::admit),
+            Ready::Caller => self.job.asked(&mut self.nodes),
             Ready::Complaint(at) => {
                 for line in self.nodes[at].read_complaints() {
                     self.job.complaint(&self.nodes[at], &line);
@@ -166,7 +178,7 @@ impl Launcher {
     }
 
     fn read_input(&mut self) {
-        let node = &mut self.nodes[0];
+        let node = &mut self.nodes[self.job.node_of(0)];
         match read_some(io::stdin()) {
             Ok(None) => {}
             Ok(Some(bytes)) if !bytes.is_empty() => {

@@ -4,6 +4,7 @@
 //! bytes of the second. Both sides read and write without blocking. Bytes that cannot be written
 //! yet wait in [`Outgoing`], and above [`HIGH_WATER`] its owner stops reading its sources.
 
+use super::moving::{News, Order};
 use anyhow::{bail, Context, Result};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
@@ -41,6 +42,8 @@ pub enum Down {
     Signal { signal: i32 },
     /// A rank of any host has left the job (`None`), or its process has ended.
     Ended { rank: usize, end: Option<End> },
+    /// Do a step of the move of this number of a rank.
+    Move { rank: usize, number: u32, order: Order },
 }
 
 /// Parameters of a start.
@@ -62,6 +65,8 @@ pub struct Start {
     pub bind: bool,
     /// Pass on output in whole lines.
     pub whole_lines: bool,
+    /// Start ranks so that they can move to another host.
+    pub migratable: bool,
 }
 
 /// A message from a proxy to the launcher.
@@ -81,8 +86,8 @@ pub enum Up {
     StdinTaken { bytes: usize },
     /// A rank ended and all its output was sent.
     Ended { rank: usize, end: End },
-    /// A note for the user.
-    Note { text: String },
+    /// Word about the move of this number of a rank.
+    Move { rank: usize, number: u32, news: News },
 }
 
 /// The end of a process.
@@ -128,6 +133,11 @@ impl Outgoing {
     /// True if no bytes wait.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the bytes that wait.
+    pub fn waiting(&self) -> &[u8] {
+        &self.bytes[self.start..]
     }
 
     /// Appends bytes unchanged.

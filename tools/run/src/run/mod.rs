@@ -6,6 +6,7 @@ mod frame;
 mod guard;
 pub mod hosts;
 mod kvs;
+pub mod moving;
 mod named;
 mod output;
 pub mod poll;
@@ -86,6 +87,13 @@ pub struct Args {
     /// exit code is that of the first of them
     #[arg(long)]
     pub keep_going: bool,
+    /// Start ranks so that `weft migrate` can move them to another host of the job; needs CRIU and
+    /// root on the hosts, and programs of an MPI over weft's provider
+    #[arg(long)]
+    pub migratable: bool,
+    /// More hosts, on which no rank starts, and to which ranks can move
+    #[arg(long, value_name = "LIST", requires = "migratable")]
+    pub spare: Option<String>,
     /// Bind each rank to one core
     #[arg(long, value_enum, default_value = "none")]
     pub bind: Bind,
@@ -314,11 +322,28 @@ pub fn remote_weft(named: Option<&str>) -> Result<String> {
     program::weft()?.into_os_string().into_string().ok().context("this program's path is not UTF-8")
 }
 
+/// Adds the hosts without ranks to which ranks can move.
+fn add_spare(args: &Args, listed: &Listed, shares: &mut Vec<Share>) -> Result<()> {
+    if !args.migratable {
+        return Ok(());
+    }
+    let spare = args.spare.as_deref().map(hosts::parse_list).transpose();
+    let spare = spare.context("--spare").map_err(misuse::of)?.unwrap_or_default();
+    for host in listed.hosts.iter().chain(&spare) {
+        if !shares.iter().any(|share| share.host == host.name) {
+            let first = shares.last().map_or(0, |last| last.first + last.count);
+            shares.push(Share { host: host.name.clone(), first, count: 0 });
+        }
+    }
+    Ok(())
+}
+
 /// Runs the job and returns the exit status of the first rank that failed, or success.
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut listed = host_list(args.hosts.as_deref(), args.hostfile.as_deref())?;
     listed.set_slots(args.ppn)?;
-    let shares = placement(&args, &listed)?;
+    let mut shares = placement(&args, &listed)?;
+    add_spare(&args, &listed, &mut shares)?;
     let agent = Agent {
         command: args.launch_agent.clone().or(listed.launcher.map(str::to_owned)),
         remote_weft: remote_weft(args.remote_weft.as_deref())?,
@@ -327,6 +352,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.link.as_deref() == Some("shm") && shares.len() > 1 && far {
         misuse!("--link shm joins ranks of one host only; {} hosts are listed", shares.len());
     }
-    let env = rank_env(&args)?;
+    let mut env = rank_env(&args)?;
+    if args.migratable {
+        moving::check(&mut env)?;
+    }
     control::run(&args, &agent, shares, env)
 }

@@ -4,8 +4,12 @@
 //! other launch agent can carry them. When its input ends, for any reason, it ends its ranks and
 //! itself.
 
+mod moves;
+
 use super::frame::{read_some, Down, End, Incoming, Outgoing, Start, Up, HIGH_WATER, MAGIC};
 use super::guard::{self, children, end_children};
+use super::moving::arrive::Arriving;
+use super::moving::leave::Leaving;
 use super::poll::{self, sooner, Set};
 use super::rank::{allowed_cores, Rank};
 use crate::agent::{self, Starting};
@@ -33,6 +37,16 @@ enum Ready {
     ToPmi(usize),
     Output(usize, usize),
     ToStdin(usize),
+    Control(usize),
+    Carrier(Side),
+    Restored,
+}
+
+/// The two hosts of a move.
+#[derive(Clone, Copy)]
+enum Side {
+    Source,
+    Target,
 }
 
 /// Ranks that are started in a round.
@@ -55,6 +69,9 @@ struct Proxy {
     file_limit: Rlimit,
     /// The ends of all ranks of the job, for those of this host.
     ends: File,
+    /// The rank that moves away, and the one that comes.
+    leaving: Option<Leaving>,
+    arriving: Option<Arriving>,
 }
 
 /// Raises this process's limit on open files as far as the system allows: each rank needs five.
@@ -89,6 +106,8 @@ pub fn run() -> Result<ExitCode> {
         looked: Instant::now(),
         file_limit,
         ends: memfd_create(ends::NAME, MemfdFlags::CLOEXEC)?.into(),
+        leaving: None,
+        arriving: None,
     };
     proxy.up.raw(MAGIC);
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -148,7 +167,11 @@ impl Proxy {
             if let (Some(fd), false) = (&rank.stdin, rank.stdin_out.is_empty()) {
                 set.add(Ready::ToStdin(at), fd.as_fd(), poll::WRITE);
             }
+            if let Some(control) = &rank.control {
+                set.add(Ready::Control(at), control.socket.as_fd(), poll::READ);
+            }
         }
+        self.add_moves(&mut set);
         let next = self.to_start.as_ref().map(|_| Instant::now());
         let agent = self.starting.as_ref().map(|(agent, _)| agent.until());
         set.wait(sooner(self.closing, sooner(next, agent)))
@@ -186,6 +209,18 @@ impl Proxy {
             }
             Ready::ToStdin(at) => {
                 self.ranks[at].write_stdin(&mut self.up);
+                Ok(())
+            }
+            Ready::Control(at) => {
+                self.hear(at);
+                Ok(())
+            }
+            Ready::Carrier(side) => {
+                self.carried(side);
+                Ok(())
+            }
+            Ready::Restored => {
+                self.arriving.iter_mut().for_each(|arriving| arriving.restored(&mut self.up));
                 Ok(())
             }
         }
@@ -231,6 +266,7 @@ impl Proxy {
             Down::Ended { rank, end } => {
                 self.note_end(rank, end.map_or(ends::End::Left, End::told));
             }
+            Down::Move { rank, number, order } => self.move_step(rank, number, order),
             Down::Signal { signal } => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     self.start_none(signal);
@@ -337,7 +373,8 @@ impl Proxy {
     }
 
     fn signal(&self, signal: Signal) {
-        for rank in &self.ranks {
+        let coming = self.arriving.as_ref().and_then(|arriving| arriving.copy.as_ref());
+        for rank in self.ranks.iter().chain(coming) {
             rank.signal(signal);
             if signal == Signal::TERM {
                 // A stopped rank handles the request only after it continues.
@@ -371,6 +408,7 @@ impl Proxy {
 
     /// Kills all ranks, and then all processes that they left behind.
     fn kill_all(&mut self) {
+        (self.leaving, self.arriving) = (None, None);
         self.signal(Signal::KILL);
         for rank in self.ranks.drain(..) {
             // An error does not matter: the launcher has closed the connection.

@@ -1,19 +1,20 @@
 //! One rank's process, as held by its proxy.
 
 use super::frame::{read_some, End, Outgoing, Start, Up};
+use super::moving::image::{Numbers, Rest};
 use super::output::Lines;
 use super::sys;
 use rustix::fs::OFlags;
-use rustix::process::{Pid, PidfdFlags, Rlimit, Signal};
+use rustix::process::{waitid, Pid, PidfdFlags, Rlimit, Signal, WaitId, WaitIdOptions};
 use rustix::thread::CpuSet;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
-use weft::launch::ends;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use weft::launch::wire::LineBuffer;
+use weft::launch::{ends, moving};
 
 /// Prefixes of other launchers' variables, which must not reach a rank of this launcher.
 const FOREIGN: [&str; 3] = ["PMI_", "PMIX_", "MPI_LOCAL"];
@@ -33,7 +34,6 @@ pub struct Stream {
 pub struct Rank {
     /// Its number.
     pub rank: usize,
-    child: Child,
     pid: Pid,
     /// Becomes readable when the process ends.
     pub pidfd: OwnedFd,
@@ -50,6 +50,53 @@ pub struct Rank {
     pub stdin_out: Outgoing,
     /// True: close the standard input after the queued bytes are written.
     pub stdin_ends: bool,
+    /// The connection by which moves are ordered, of a rank that can move.
+    pub control: Option<Control>,
+    /// The numbers of the descriptors of the two connections in the rank's process.
+    pub numbers: Option<Numbers>,
+}
+
+/// The connection by which moves of a rank are ordered.
+pub struct Control {
+    /// Our end.
+    pub socket: UnixStream,
+    received: LineBuffer,
+}
+
+impl Control {
+    /// Takes our end.
+    pub fn of(socket: UnixStream) -> Control {
+        Control { socket, received: LineBuffer::default() }
+    }
+
+    /// Sends an order.
+    pub fn order(&self, order: &moving::Order) -> io::Result<()> {
+        (&self.socket).write_all(order.line().as_bytes())
+    }
+
+    /// Reads once, and returns the words of the rank. The end of the connection is an error.
+    pub fn words(&mut self) -> io::Result<Vec<moving::Word>> {
+        match read_some(&self.socket)? {
+            None => return Ok(Vec::new()),
+            Some(bytes) if bytes.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(bytes) => self.received.extend(&bytes),
+        }
+        let mut words = Vec::new();
+        while let Ok(Some(line)) = self.received.next_line() {
+            words.extend(moving::Word::parse(&line));
+        }
+        Ok(words)
+    }
+}
+
+/// The connections of a rank to its launcher, as its process has them.
+pub struct Ends {
+    /// Standard input, output and error.
+    pub streams: [Option<OwnedFd>; 3],
+    /// The connection of PMI.
+    pub pmi: UnixStream,
+    /// The connection by which moves are ordered.
+    pub control: UnixStream,
 }
 
 /// The reason why a rank could not be started, and the exit status that a shell would give.
@@ -87,7 +134,7 @@ fn core_of(local: usize) -> Option<CpuSet> {
     Some(set)
 }
 
-fn environment(command: &mut Command, start: &Start, rank: usize, [pmi, ends]: [RawFd; 2]) {
+fn environment(command: &mut Command, start: &Start, rank: usize, given: &Given) {
     for (name, _) in std::env::vars_os() {
         let foreign = name.to_str().is_some_and(|n| FOREIGN.iter().any(|p| n.starts_with(p)));
         if foreign {
@@ -95,12 +142,41 @@ fn environment(command: &mut Command, start: &Start, rank: usize, [pmi, ends]: [
         }
     }
     command.envs(start.env.iter().map(|(name, value)| (name, value)));
-    command.env("PMI_FD", pmi.to_string());
-    command.env(ends::VARIABLE, ends.to_string());
+    command.env("PMI_FD", given.pmi.to_string());
+    match given.control {
+        // The file of the ends of ranks is this host's, and would stay behind.
+        Some(control) => command.env(moving::VARIABLE, control.to_string()),
+        None => command.env(ends::VARIABLE, given.ends.to_string()),
+    };
     command.env("PMI_RANK", rank.to_string());
     command.env("PMI_SIZE", start.size.to_string());
     command.env("MPI_LOCALRANKID", (rank - start.first).to_string());
     command.env("MPI_LOCALNRANKS", start.count.to_string());
+}
+
+/// The descriptors that a rank inherits beside its streams.
+struct Given {
+    pmi: RawFd,
+    ends: RawFd,
+    control: Option<RawFd>,
+}
+
+impl Given {
+    fn all(&self) -> [RawFd; 2] {
+        [self.pmi, self.control.unwrap_or(self.ends)]
+    }
+}
+
+/// Returns the command of a rank: the program, or the first process of a rank that can move.
+fn command(start: &Start) -> Command {
+    if !start.migratable {
+        let mut command = Command::new(&start.command[0]);
+        command.args(&start.command[1..]).process_group(0);
+        return command;
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("weft").args(["run-init", "--"]).args(&start.command);
+    command
 }
 
 fn nonblocking(fd: impl AsFd) -> io::Result<()> {
@@ -127,17 +203,25 @@ impl Rank {
     fn try_spawn(start: &Start, rank: usize, files: &Rlimit, ends: &File) -> io::Result<Rank> {
         let (ours, theirs) = UnixStream::pair()?;
         nonblocking(&ours)?;
-        let mut command = Command::new(&start.command[0]);
-        command.args(&start.command[1..]).current_dir(&start.directory).process_group(0);
+        let control = start.migratable.then(UnixStream::pair).transpose()?;
+        let mut command = command(start);
+        command.current_dir(&start.directory);
         command.stdin(if rank == 0 { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         // The rank may read it, and no more.
         let ends = File::open(format!("/proc/self/fd/{}", ends.as_raw_fd()))?;
-        let inherited = [theirs.as_raw_fd(), ends.as_raw_fd()];
-        environment(&mut command, start, rank, inherited);
+        let given = Given {
+            pmi: theirs.as_raw_fd(),
+            ends: ends.as_raw_fd(),
+            control: control.as_ref().map(|(_, theirs)| theirs.as_raw_fd()),
+        };
+        environment(&mut command, start, rank, &given);
         let cpus = if start.bind { core_of(rank - start.first) } else { None };
-        sys::prepare(&mut command, inherited, cpus, *files);
-        let mut child = command.spawn()?;
+        sys::prepare(&mut command, given.all(), (cpus, start.migratable), *files);
+        let mut child = match start.migratable {
+            true => sys::in_own_processes(|| sys::as_leader(&mut command).spawn())?,
+            false => command.spawn()?,
+        };
         let pid = Pid::from_child(&child);
         let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => fd,
@@ -154,9 +238,13 @@ impl Rank {
             nonblocking(fd)?;
         }
         let streams = [stdout, stderr].map(|fd| Stream { fd, lines: Lines::default() });
+        let control = control.map(|(ours, _)| ours);
+        control.iter().try_for_each(nonblocking)?;
+        let numbers = given.control.map(|control| Numbers { pmi: given.pmi, control });
         Ok(Rank {
             rank,
-            child,
+            numbers,
+            control: control.map(Control::of),
             pid,
             pidfd,
             pmi: Some(ours),
@@ -275,13 +363,90 @@ impl Rank {
             let rest = self.streams[which].lines.rest();
             output(self.rank, which, &rest, up);
         }
-        let status = self.child.wait()?;
-        let end = match (status.code(), status.signal()) {
-            (Some(code), _) => End::Status(code as u8),
-            (None, signal) => End::Signal(signal.unwrap_or(0)),
-        };
+        let end = self.reap()?;
         up.push(&Up::Ended { rank: self.rank, end }, b"");
         Ok(end)
+    }
+}
+
+impl Rank {
+    /// Returns the end of the process, which has ended.
+    fn reap(&self) -> io::Result<End> {
+        let status = loop {
+            match waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        let status = status.ok_or(io::ErrorKind::NotFound)?;
+        Ok(match status.exit_status() {
+            Some(code) => End::Status(code as u8),
+            None => End::Signal(status.terminating_signal().unwrap_or(0)),
+        })
+    }
+
+    /// Returns the rank as a restored process, which this process has as a child, with our ends of
+    /// its connections.
+    pub fn restored(rank: usize, pid: Pid, ends: Ends, rest: &Rest) -> io::Result<Rank> {
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        let Ends { streams: [stdin, stdout, stderr], pmi, control } = ends;
+        let streams = [stdout, stderr].map(|fd| Stream { fd, lines: Lines::default() });
+        let mut received = LineBuffer::default();
+        received.extend(&rest.pmi_line);
+        let (mut pmi_out, mut stdin_out) = (Outgoing::default(), Outgoing::default());
+        pmi_out.raw(&rest.pmi);
+        stdin_out.raw(&rest.stdin);
+        for fd in streams.iter().filter_map(|s| s.fd.as_ref()).chain(&stdin) {
+            nonblocking(fd)?;
+        }
+        nonblocking(&pmi)?;
+        nonblocking(&control)?;
+        Ok(Rank {
+            rank,
+            pid,
+            pidfd,
+            pmi: Some(pmi),
+            received,
+            pmi_out,
+            streams,
+            stdin,
+            stdin_out,
+            stdin_ends: rest.stdin_ends,
+            control: Some(Control::of(control)),
+            numbers: Some(rest.numbers),
+        })
+    }
+
+    /// Takes back the bytes that the rank has not read, since it stays.
+    pub fn keep(&mut self, rest: Rest) {
+        (self.pmi_out, self.stdin_out) = (Outgoing::default(), Outgoing::default());
+        self.pmi_out.raw(&rest.pmi);
+        self.stdin_out.raw(&rest.stdin);
+    }
+
+    /// Kills and reaps a copy that nobody needs.
+    pub fn kill(self) {
+        self.signal(Signal::KILL);
+        // The process was reaped already, then.
+        let _ = self.reap();
+    }
+
+    /// Returns bytes that are for the rank and not written yet, and those of it that are no whole
+    /// line: for PMI, from PMI, for standard input.
+    pub fn unwritten(&self) -> [Vec<u8>; 3] {
+        let (pmi, stdin) = (self.pmi_out.waiting(), self.stdin_out.waiting());
+        [pmi.to_vec(), self.received.rest().to_vec(), stdin.to_vec()]
+    }
+
+    /// Called after the process of a rank that has moved away is killed: passes on the output that
+    /// it left, and reaps it.
+    pub fn leave(mut self, up: &mut Outgoing) -> io::Result<()> {
+        self.signal(Signal::KILL);
+        self.reap()?;
+        for which in 0..2 {
+            while self.read_output(which, false, up) {}
+        }
+        Ok(())
     }
 }
 

@@ -1,10 +1,13 @@
 //! The state of a running job, and its reaction to each event.
 
 use super::dead::Dead;
+use super::moves::{Moves, Over};
 use crate::run::agents::Node;
 use crate::run::frame::{Down, End, Up};
 use crate::run::hosts::Share;
 use crate::run::kvs::{Effect, Server};
+use crate::run::moving::ask::Request;
+use crate::run::moving::News;
 use crate::run::output::Sink;
 use crate::run::poll::sooner;
 use crate::run::proxy::GRACE;
@@ -73,6 +76,8 @@ pub struct Job {
     /// The ranks that failed, if the job goes on without them.
     dead: Option<Dead>,
     ending: Option<(Instant, Step)>,
+    /// Moves of its ranks, if they can move.
+    pub moves: Option<Moves>,
 }
 
 fn named(signal: i32) -> String {
@@ -106,7 +111,8 @@ fn listed(ranks: &[usize]) -> String {
 /// each).
 fn mapping(shares: &[Share]) -> String {
     let block = |(at, share): (usize, &Share)| format!(",({at},1,{})", share.count);
-    format!("(vector{})", shares.iter().enumerate().map(block).collect::<String>())
+    let with_ranks = shares.iter().enumerate().filter(|(_, share)| share.count > 0);
+    format!("(vector{})", with_ranks.map(block).collect::<String>())
 }
 
 impl Job {
@@ -119,6 +125,7 @@ impl Job {
         }
         let salt = launch::wire::to_hex(&launch::random_key()?[..8]);
         let name = format!("weft-{}-{salt}", std::process::id());
+        let moves = args.migratable.then(|| Moves::new(&name, ranks.len())).transpose()?;
         let mut server = Server::new(name, ranks.len());
         server.seed(launch::JOB_KEY, launch::wire::to_hex(&launch::random_key()?));
         server.seed("PMI_process_mapping", mapping(shares));
@@ -138,6 +145,7 @@ impl Job {
             verdict: None,
             dead: args.keep_going.then(Dead::default),
             ending: None,
+            moves,
         })
     }
 
@@ -176,7 +184,17 @@ impl Job {
 
     /// True if rank 0 runs and may read input.
     pub fn takes_input(&self) -> bool {
-        self.ranks[0].state == State::Running
+        self.ranks[0].state == State::Running && !self.moves_now(0)
+    }
+
+    /// True if a rank moves now.
+    fn moves_now(&self, rank: usize) -> bool {
+        self.moves.as_ref().is_some_and(|moves| moves.moving() == Some(rank))
+    }
+
+    /// Returns the host of a rank.
+    pub fn node_of(&self, rank: usize) -> usize {
+        self.ranks[rank].node
     }
 
     fn place(&self, rank: usize, nodes: &[Node]) -> String {
@@ -190,9 +208,10 @@ impl Job {
         let limit = self.deadline.map(|(at, _)| at);
         let late = nodes.iter().any(|node| !node.ready);
         let start = late.then(|| self.began + self.start_timeout);
+        let moves = self.moves.as_ref().and_then(Moves::next_tick);
         match ending {
             Some(_) => ending,
-            None => sooner(sooner(limit, start), self.progress),
+            None => sooner(sooner(sooner(limit, start), self.progress), moves),
         }
     }
 
@@ -203,6 +222,10 @@ impl Job {
                 self.advance(now, step, nodes);
             }
             return;
+        }
+        if let Some(moves) = &mut self.moves {
+            let over = moves.tick(nodes);
+            self.over_with(over, nodes);
         }
         if let Some((_, time)) = self.deadline.filter(|(at, _)| now >= *at) {
             let left = self.in_state(State::Running);
@@ -349,30 +372,41 @@ impl Job {
     /// Handles a message of a proxy; returns the bytes of input that rank 0 read.
     pub fn receive(&mut self, at: usize, message: Up, body: &[u8], nodes: &mut [Node]) -> usize {
         let share = &nodes[at].share;
-        let own = share.first..share.first + share.count;
+        let is_own = |rank: usize| self.ranks.get(rank).is_some_and(|rank| rank.node == at);
         match message {
             Up::Hello { version, cores } => self.hello(at, &version, cores, nodes),
-            Up::Started { rank, pid } if own.contains(&rank) => {
+            Up::Started { rank, pid } if is_own(rank) => {
                 self.ranks[rank].pid = pid;
                 self.ranks[rank].state = State::Running;
                 if self.verbose {
                     eprintln!("weft run: {} started", self.place(rank, nodes));
                 }
             }
-            Up::NotStarted { rank, problem, code } if own.contains(&rank) => {
+            Up::NotStarted { rank, problem, code } if is_own(rank) => {
                 // The proxy starts no rank after one that failed.
-                for rank in rank..own.end {
+                for rank in rank..share.first + share.count {
                     self.ranks[rank].state = State::Ended;
                 }
                 let host = share.host.clone();
                 self.fail(code, &format!("rank {rank} on host {host}: {problem}"), nodes);
             }
-            Up::Pmi { rank } if own.contains(&rank) => self.request(rank, body, nodes),
-            Up::Output { rank, error } if own.contains(&rank) => {
+            Up::Pmi { rank } if is_own(rank) => self.request(rank, body, nodes),
+            Up::Output { rank, error } if is_own(rank) => {
                 self.print(rank, error, body, nodes);
             }
             Up::StdinTaken { bytes } => return bytes,
-            Up::Ended { rank, end } if own.contains(&rank) => self.ended(rank, end, nodes),
+            Up::Ended { rank, end } if is_own(rank) => self.ended(rank, end, nodes),
+            Up::Move { news: News::Checked { why }, .. } => {
+                let host = share.host.clone();
+                self.moves.iter_mut().for_each(|moves| moves.note_checked(&host, why.clone()));
+            }
+            Up::Move { rank, number, news } if self.moves_now(rank) => {
+                let moves = self.moves.as_mut();
+                let over = moves.and_then(|moves| moves.news(at, number, news, nodes));
+                self.over_with(over, nodes);
+            }
+            // Word about a move that is over.
+            Up::Move { .. } => {}
             _ => {
                 let text = format!("host {} named a rank that it does not have", share.host);
                 self.fail(1, &text, nodes);
@@ -427,10 +461,7 @@ impl Job {
         let joined = self.server.initialised(rank);
         for effect in self.server.handle(rank, line) {
             match effect {
-                Effect::Reply { rank, text } => {
-                    let node = self.ranks[rank].node;
-                    nodes[node].send(&Down::Pmi { rank }, text.as_bytes());
-                }
+                Effect::Reply { rank, text } => self.reply(rank, text.as_bytes(), nodes),
                 Effect::Left { rank } => self.send_end(rank, None, nodes),
                 Effect::Abort { rank, code } => self.abort(rank, code, nodes),
                 Effect::Violation { rank, problem } => {
@@ -461,6 +492,83 @@ impl Job {
         self.end_ranks(nodes);
     }
 
+    /// Sends an answer to a rank, or keeps it while the rank moves.
+    fn reply(&mut self, rank: usize, text: &[u8], nodes: &mut [Node]) {
+        let message = Down::Pmi { rank };
+        let message = match &mut self.moves {
+            Some(moves) => moves.keep(rank, message, text),
+            None => Some(message),
+        };
+        let node = self.ranks[rank].node;
+        message.into_iter().for_each(|message| nodes[node].send(&message, text));
+    }
+
+    /// Handles what `weft migrate` says.
+    pub fn asked(&mut self, nodes: &mut [Node]) {
+        let Some(moves) = &mut self.moves else { return };
+        let Some(request) = moves.hear(nodes) else { return };
+        let begun = match self.checked(&request, nodes) {
+            Ok(_) if self.ending.is_some() => Err("the job ends".to_owned()),
+            Ok(hosts) if request.dry_run => {
+                self.moves.iter_mut().for_each(|m| m.check(request.rank, hosts, nodes));
+                Ok(())
+            }
+            Ok(hosts) => {
+                let moves = self.moves.as_mut();
+                let begun = moves.map(|moves| moves.begin(request.rank, hosts, nodes));
+                begun.map_or(Ok(()), |begun| begun.map_err(|why| format!("{why:#}")))
+            }
+            Err(why) => Err(why),
+        };
+        if let (Err(why), Some(moves)) = (begun, &mut self.moves) {
+            moves.refuse(why);
+        }
+    }
+
+    /// Returns the hosts of a move that is asked for.
+    fn checked(&self, request: &Request, nodes: &[Node]) -> Result<(usize, usize), String> {
+        let (rank, host) = (request.rank, &request.host);
+        let Some(of) = self.ranks.get(rank) else {
+            return Err(format!("the job has no rank {rank}, but 0 to {}", self.size() - 1));
+        };
+        if of.state != State::Running {
+            return Err(format!("rank {rank} does not run"));
+        }
+        let Some(target) = nodes.iter().position(|node| node.share.host == *host) else {
+            let names: Vec<&str> = nodes.iter().map(|node| node.share.host.as_str()).collect();
+            return Err(format!(
+                "{host} is no host of the job, which has {}; `weft run --spare {host}` adds one \
+                 without ranks",
+                names.join(", ")
+            ));
+        };
+        if nodes[target].stdin.is_none() || !nodes[target].ready {
+            return Err(format!("host {host} is lost"));
+        }
+        Ok((of.node, target))
+    }
+
+    /// Changes the job after a move.
+    fn over_with(&mut self, over: Option<Over>, nodes: &mut [Node]) {
+        let (rank, node) = match over {
+            None => return,
+            Some(Over::Moved { rank, node, pid }) => {
+                (self.ranks[rank].node, self.ranks[rank].pid) = (node, pid);
+                if self.verbose {
+                    eprintln!("weft run: {} goes on", self.place(rank, nodes));
+                }
+                (rank, node)
+            }
+            Some(Over::Stayed { rank, node }) => (rank, node),
+            Some(Over::Lost { why }) => return self.fail(1, &why, nodes),
+        };
+        let kept = self.moves.as_mut().map(Moves::kept).unwrap_or_default();
+        for (message, body) in kept {
+            nodes[node].send(&message, &body);
+        }
+        let _ = rank;
+    }
+
     fn check_stuck(&mut self, nodes: &mut [Node]) {
         if self.ending.is_some() {
             return;
@@ -488,6 +596,9 @@ impl Job {
 
     fn ended(&mut self, rank: usize, end: End, nodes: &mut [Node]) {
         self.ranks[rank].state = State::Ended;
+        if self.moves_now(rank) {
+            self.moves.iter_mut().for_each(|moves| moves.ended(rank, nodes));
+        }
         self.server.end(rank);
         self.send_end(rank, Some(end), nodes);
         let place = self.place(rank, nodes);
@@ -533,6 +644,9 @@ impl Job {
 
     /// Handles the end of the connection to a proxy.
     pub fn disconnected(&mut self, at: usize, nodes: &mut [Node]) {
+        nodes[at].stdin = None;
+        let over = self.moves.as_mut().and_then(|moves| moves.lost(at, nodes));
+        self.over_with(over, nodes);
         let open = |(_, rank): &(usize, &Rank)| rank.node == at && rank.state != State::Ended;
         let open: Vec<usize> =
             self.ranks.iter().enumerate().filter(open).map(|(rank, _)| rank).collect();

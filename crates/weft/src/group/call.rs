@@ -49,6 +49,8 @@ pub(super) struct Call {
     pub group: Group,
     tag: u64,
     under_way: Rc<UnderWay>,
+    /// True if the caller does nothing else until the end.
+    pub is_awaited: bool,
     /// The text about a rank that takes part in another operation.
     differs: Rc<RefCell<String>>,
 }
@@ -63,7 +65,12 @@ impl Call {
         let (here, word) = (group.here(), what.word(inner.list));
         let under_way = inner.notices.begin(&inner.port, here, (number, word, bytes));
         let tag = group.tag(COLLECTIVE, number);
-        Call { group: group.clone(), tag, under_way, differs: Rc::default() }
+        Call { group: group.clone(), tag, under_way, is_awaited: false, differs: Rc::default() }
+    }
+
+    /// Returns the operation as one whose caller does nothing else until its end.
+    pub fn awaited(self) -> Call {
+        Call { is_awaited: true, ..self }
     }
 
     pub fn rank(&self) -> usize {
@@ -167,6 +174,22 @@ impl Call {
         let spec = RecvSpec { source: Some(peer), tag: self.tag | class, ignore: 0 };
         let part = field.recv(endpoint, spec, range.clone());
         Ok(Incoming { from, peer, field, range, part })
+    }
+
+    /// Takes a message that is as long as a part of a field, of which no receive was posted.
+    pub async fn take_vector(
+        &self,
+        field: &Field<'_>,
+        from: usize,
+        range: Range<usize>,
+    ) -> Result<(), OpError> {
+        if !self.is_awaited {
+            return self.end_vector(self.incoming(field, from, range, COLLECTIVE)?).await;
+        }
+        let (endpoint, peer) = (&self.group.inner.endpoint, self.group.find_peer(from)?);
+        let spec = RecvSpec { source: Some(peer), tag: self.tag, ignore: 0 };
+        let part = field.recv_polled(endpoint, spec, range.clone());
+        self.end_vector(Incoming { from, peer, field, range, part }).await
     }
 
     /// Waits until a part has been sent.

@@ -10,6 +10,7 @@ mod call;
 mod collectives;
 mod element;
 mod exchange;
+mod hosts;
 mod notices;
 mod number;
 mod over;
@@ -31,7 +32,7 @@ use crate::endpoint::{Endpoint, Status};
 use crate::port::Port;
 use any::Senders;
 use notices::{Here, Notices};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::Context;
 use weft_core::{OpError, PeerFailure, PeerId};
@@ -90,6 +91,8 @@ struct Begun {
     count: Cell<u32>,
     /// Memory for parts of vectors, which operations use again.
     scratch: RefCell<Vec<Vec<u8>>>,
+    /// The hosts of the ranks, once they are known, if they matter.
+    hosts: OnceCell<Option<Rc<hosts::Hosts>>>,
 }
 
 impl Drop for Inner {

@@ -83,7 +83,7 @@ impl Placed<'_> {
 
     fn allreduce_kernel(&self, bytes: &mut [u8], kernel: Kernel) -> Result<(), GroupError> {
         let what = What::of(Kind::Allreduce).values_of(kernel.name, kernel.op);
-        let call = Call::new(self.group, what, Some(bytes.len() as u64));
+        let call = Call::new(self.group, what, Some(bytes.len() as u64)).awaited();
         let work = async |field: &Field<'_>| {
             call.run(|call| async move { call.do_allreduce(field, kernel).await }).await
         };

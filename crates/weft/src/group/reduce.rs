@@ -29,29 +29,58 @@ const AHEAD: usize = 2;
 
 /// The ranks that take part in a step of an operation, in order.
 #[derive(Clone, Copy)]
-pub(super) struct Crew {
+pub(super) struct Crew<'a> {
+    /// Their numbers; `None` if they are all ranks of the group.
+    ranks: Option<&'a [usize]>,
     pub size: usize,
     /// The position of this rank.
     pub me: usize,
 }
 
-impl Crew {
-    fn rank(self, position: usize) -> usize {
-        position
+impl<'a> Crew<'a> {
+    /// Returns some ranks of a group, of which this one has the position `me`.
+    pub fn of(ranks: &'a [usize], me: usize) -> Crew<'a> {
+        Crew { ranks: Some(ranks), size: ranks.len(), me }
+    }
+
+    pub fn rank(self, position: usize) -> usize {
+        self.ranks.map_or(position, |ranks| ranks[position])
     }
 
     /// Returns the positions of the others, first the next one: no two ranks begin with the same
     /// one.
-    fn others(self) -> impl Iterator<Item = usize> + Clone {
-        (1..self.size).map(move |step| (self.me + step) % self.size)
+    pub fn others(self) -> impl Iterator<Item = usize> + Clone {
+        let Crew { me, size, .. } = self;
+        (1..size).map(move |step| (me + step) % size)
     }
 }
 
 /// A block of a vector, in bytes, as the pieces in which it is sent.
 #[derive(Clone, Debug)]
-struct Block {
-    range: Range<usize>,
+pub(super) struct Block {
+    pub range: Range<usize>,
     piece: usize,
+}
+
+/// The place of the combined values, and the ranks that get them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Each rank has its block at the beginning of another field.
+    Apart,
+    /// Each rank has its block in place.
+    Block,
+    /// Each rank has all blocks in place.
+    All,
+}
+
+/// A combination by blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Work<'a> {
+    pub blocks: &'a [Block],
+    pub kernel: &'a Kernel,
+    pub keep: Keep,
+    /// Number of ranks whose values the result has, unless a later step combines it with others.
+    pub whole: Option<usize>,
 }
 
 impl Block {
@@ -74,7 +103,7 @@ pub(super) fn even(len: usize, ranks: usize) -> Vec<Range<usize>> {
 }
 
 /// Returns blocks of values as blocks of bytes.
-fn in_bytes(blocks: &[Range<usize>], size: usize) -> Vec<Block> {
+pub(super) fn in_bytes(blocks: &[Range<usize>], size: usize) -> Vec<Block> {
     let longest = blocks.iter().map(|block| block.len() * size).max().unwrap_or(0);
     let piece = (longest / PIECES).clamp(PIECE.start, PIECE.end) / size;
     let piece = piece.max(1) * size;
@@ -83,8 +112,8 @@ fn in_bytes(blocks: &[Range<usize>], size: usize) -> Vec<Block> {
 }
 
 impl Call {
-    fn crew(&self) -> Crew {
-        Crew { size: self.size(), me: self.rank() }
+    pub(super) fn crew(&self) -> Crew<'static> {
+        Crew { ranks: None, size: self.size(), me: self.rank() }
     }
 
     /// Combines the vectors of all ranks on every rank.
@@ -93,25 +122,49 @@ impl Call {
         field: &Field<'_>,
         kernel: Kernel,
     ) -> Result<(), OpError> {
-        let crew = self.crew();
+        let (crew, all) = (self.crew(), 0..field.len());
         if field.len() < LONG || crew.size == 1 {
-            self.doubling(crew, field, &kernel).await?;
-            field.write(0..field.len(), |all| kernel.finish(all, crew.size));
+            self.doubling(crew, (field, all.clone()), &kernel).await?;
+            field.write(all, |all| kernel.finish(all, crew.size));
             return Ok(());
         }
-        let blocks = even(field.len() / kernel.size, crew.size);
-        self.by_blocks(crew, (field, field), &in_bytes(&blocks, kernel.size), &kernel, true).await
+        match self.group.hosts()? {
+            Some(hosts) => self.by_hosts(&hosts, field, &kernel).await,
+            None => self.long(crew, (field, all), &kernel, Some(crew.size)).await,
+        }
+    }
+
+    /// Combines a long part of the vectors of some ranks on all of these.
+    pub(super) async fn long(
+        &self,
+        crew: Crew<'_>,
+        (field, part): (&Field<'_>, Range<usize>),
+        kernel: &Kernel,
+        whole: Option<usize>,
+    ) -> Result<(), OpError> {
+        if part.len() < LONG {
+            self.doubling(crew, (field, part.clone()), kernel).await?;
+            whole.into_iter().for_each(|n| field.write(part.clone(), |all| kernel.finish(all, n)));
+            return Ok(());
+        }
+        let mut blocks = in_bytes(&even(part.len() / kernel.size, crew.size), kernel.size);
+        for block in &mut blocks {
+            block.range = part.start + block.range.start..part.start + block.range.end;
+        }
+        let work = Work { blocks: &blocks, kernel, keep: Keep::All, whole };
+        self.by_blocks(crew, (field, field), work).await
     }
 
     /// Combines the vectors of all ranks, of which each rank keeps its block.
     pub(super) async fn do_reduce_scatter(
         &self,
-        (from, into): (&Field<'_>, &Field<'_>),
+        fields: (&Field<'_>, &Field<'_>),
         blocks: &[Range<usize>],
         kernel: Kernel,
     ) -> Result<(), OpError> {
-        let blocks = in_bytes(blocks, kernel.size);
-        self.by_blocks(self.crew(), (from, into), &blocks, &kernel, false).await
+        let (blocks, whole) = (in_bytes(blocks, kernel.size), Some(self.size()));
+        let work = Work { blocks: &blocks, kernel: &kernel, keep: Keep::Apart, whole };
+        self.by_blocks(self.crew(), fields, work).await
     }
 
     /// Reduction from the leaves of the tree to its root, where the field has the result.
@@ -142,17 +195,17 @@ impl Call {
     /// halves the number of rounds.
     async fn doubling(
         &self,
-        crew: Crew,
-        field: &Field<'_>,
+        crew: Crew<'_>,
+        (field, all): (&Field<'_>, Range<usize>),
         kernel: &Kernel,
     ) -> Result<(), OpError> {
-        let (len, all) = (field.len(), 0..field.len());
+        let len = all.len();
         let Some(part) = Doubling::new(crew.me, crew.size) else { return Ok(()) };
         let folded = match part {
             Doubling::Folded { proxy } => {
                 let proxy = crew.rank(proxy);
                 self.end_send(self.outgoing(field, proxy, all.clone(), COLLECTIVE)?).await?;
-                return self.end_vector(self.incoming(field, proxy, all, COLLECTIVE)?).await;
+                return self.take_vector(field, proxy, all).await;
             }
             Doubling::Active { folded, .. } => folded,
         };
@@ -165,7 +218,7 @@ impl Call {
         let last = rounds as usize * members;
         if let Some(other) = folded {
             let other = crew.rank(other);
-            self.end_vector(self.incoming(&slots, other, slot(last), COLLECTIVE)?).await?;
+            self.take_vector(&slots, other, slot(last)).await?;
             field.fold(kernel, all.clone(), (&slots, slot(last)));
         }
         // The messages of a round are sent from the result of the round before.
@@ -193,7 +246,7 @@ impl Call {
     /// Exchanges with the members of a round; returns the place of the result.
     async fn round<'f>(
         &'f self,
-        (crew, part, round, bits): (Crew, &Doubling, u32, u32),
+        (crew, part, round, bits): (Crew<'_>, &Doubling, u32, u32),
         kernel: &Kernel,
         (from, range): (&'f Field<'f>, Range<usize>),
         (slots, slot, first): (&'f Field<'f>, &dyn Fn(usize) -> Range<usize>, usize),
@@ -202,7 +255,8 @@ impl Call {
         let members = || part.exchange(round, bits).enumerate();
         let others = || members().filter(|&(_, member)| member != crew.me);
         let mut incoming: [Option<Incoming<'f>>; 4] = [const { None }; 4];
-        for (at, member) in others() {
+        // A caller that waits for nothing else receives each message when its turn comes.
+        for (at, member) in others().filter(|_| !self.is_awaited) {
             let from = crew.rank(member);
             incoming[at] = Some(self.incoming(slots, from, slot(first + at), COLLECTIVE)?);
         }
@@ -215,49 +269,50 @@ impl Call {
         // All ranks combine in the same order, so the result has the same bits.
         let result = slot(first);
         for (at, member) in members() {
+            let theirs = slot(first + at);
             match incoming[at].take() {
-                Some(part) => {
-                    self.end_vector(part).await?;
-                    if at > 0 {
-                        slots.fold(kernel, result.clone(), (slots, slot(first + at)));
-                    }
+                Some(part) => self.end_vector(part).await?,
+                None if member != crew.me => {
+                    self.take_vector(slots, crew.rank(member), theirs.clone()).await?;
                 }
-                None if at > 0 => slots.fold(kernel, result.clone(), (from, range.clone())),
-                None => slots.copy(result.clone(), (from, range.clone())),
+                None => {}
             }
-            debug_assert!(member < crew.size);
+            match (member == crew.me, at) {
+                (true, 0) => slots.copy(result.clone(), (from, range.clone())),
+                (true, _) => slots.fold(kernel, result.clone(), (from, range.clone())),
+                (false, 0) => {}
+                (false, _) => slots.fold(kernel, result.clone(), (slots, theirs)),
+            }
         }
         Ok((slots, result))
     }
 
-    /// Combines by blocks: each rank combines its block, piece by piece, and with `all` gives the
-    /// result to all others. It sends, and receives, less than two vectors, however many ranks
+    /// Combines by blocks: each rank combines its block, piece by piece, and with `Keep::All` gives
+    /// the result to all others. It sends, and receives, less than two vectors, however many ranks
     /// there are. Values are combined in the order of ranks, so the result has the same bits
     /// wherever it is made.
-    async fn by_blocks(
+    pub(super) async fn by_blocks(
         &self,
-        crew: Crew,
+        crew: Crew<'_>,
         (from, into): (&Field<'_>, &Field<'_>),
-        blocks: &[Block],
-        kernel: &Kernel,
-        all: bool,
+        work: Work<'_>,
     ) -> Result<(), OpError> {
-        let own = &blocks[crew.me];
+        let own = &work.blocks[crew.me];
         let slots = self.slots(own.piece.min(own.range.len()) * AHEAD * (crew.size - 1));
-        let mut work = Blocks::new(self, crew, (from, into), blocks, &slots, all);
-        let most = blocks.iter().map(Block::pieces).max().unwrap_or(0);
+        let most = work.blocks.iter().map(Block::pieces).max().unwrap_or(0);
+        let mut blocks = Blocks::new(self, crew, (from, into), work, &slots);
         for at in 0..AHEAD.min(most) {
-            work.receive(at)?;
-            work.send(at)?;
+            blocks.receive(at)?;
+            blocks.send(at)?;
         }
         for at in 0..most {
-            work.combine(at, kernel).await?;
-            work.pass(at).await?;
-            work.receive(at + AHEAD)?;
-            work.send(at + AHEAD)?;
+            blocks.combine(at).await?;
+            blocks.pass(at).await?;
+            blocks.receive(at + AHEAD)?;
+            blocks.send(at + AHEAD)?;
         }
-        work.end().await?;
-        drop(work);
+        blocks.end().await?;
+        drop(blocks);
         self.keep(slots);
         Ok(())
     }
@@ -266,12 +321,11 @@ impl Call {
 /// The state of a combination by blocks.
 struct Blocks<'f> {
     call: &'f Call,
-    crew: Crew,
+    crew: Crew<'f>,
     from: &'f Field<'f>,
     into: &'f Field<'f>,
-    blocks: &'f [Block],
+    work: Work<'f>,
     slots: &'f Field<'f>,
-    all: bool,
     /// Pieces of the own block on their way here, in the order in which they are combined.
     parts: VecDeque<(Incoming<'f>, Range<usize>)>,
     /// Pieces of others' blocks on their way to these, with their numbers.
@@ -284,20 +338,19 @@ struct Blocks<'f> {
 impl<'f> Blocks<'f> {
     fn new(
         call: &'f Call,
-        crew: Crew,
+        crew: Crew<'f>,
         (from, into): (&'f Field<'f>, &'f Field<'f>),
-        blocks: &'f [Block],
+        work: Work<'f>,
         slots: &'f Field<'f>,
-        all: bool,
     ) -> Blocks<'f> {
         let (parts, out) = (VecDeque::new(), VecDeque::new());
         let (results, given) = (VecDeque::new(), VecDeque::new());
-        Blocks { call, crew, from, into, blocks, slots, all, parts, out, results, given }
+        Blocks { call, crew, from, into, work, slots, parts, out, results, given }
     }
 
     /// Posts the receives of a piece of the own block.
     fn receive(&mut self, at: usize) -> Result<(), OpError> {
-        let own = &self.blocks[self.crew.me];
+        let own = &self.work.blocks[self.crew.me];
         let len = own.piece(at).len();
         let stride = own.piece.min(own.range.len());
         if len == 0 {
@@ -317,7 +370,7 @@ impl<'f> Blocks<'f> {
     /// Sends a piece of each other block to its rank.
     fn send(&mut self, at: usize) -> Result<(), OpError> {
         for other in self.crew.others() {
-            let piece = self.blocks[other].piece(at);
+            let piece = self.work.blocks[other].piece(at);
             if !piece.is_empty() {
                 let rank = self.crew.rank(other);
                 let (peer, part) = self.call.outgoing(self.from, rank, piece, COLLECTIVE)?;
@@ -328,17 +381,18 @@ impl<'f> Blocks<'f> {
     }
 
     /// Combines a piece of the own block, and gives it to the others.
-    async fn combine(&mut self, at: usize, kernel: &Kernel) -> Result<(), OpError> {
-        let own = &self.blocks[self.crew.me];
+    async fn combine(&mut self, at: usize) -> Result<(), OpError> {
+        let Work { kernel, keep, whole, .. } = self.work;
+        let own = &self.work.blocks[self.crew.me];
         let piece = own.piece(at);
         if piece.is_empty() {
             return Ok(());
         }
-        let target = match self.all {
-            true => piece.clone(),
-            false => piece.start - own.range.start..piece.end - own.range.start,
+        let target = match keep {
+            Keep::Apart => piece.start - own.range.start..piece.end - own.range.start,
+            Keep::Block | Keep::All => piece.clone(),
         };
-        if !self.all {
+        if keep == Keep::Apart {
             self.into.copy(target.clone(), (self.from, piece));
         }
         // Values of lower ranks are combined first, then the own ones, then those of higher ranks.
@@ -359,8 +413,9 @@ impl<'f> Blocks<'f> {
                 lower.for_each(|all| self.into.fold(kernel, target.clone(), (self.slots, all)));
             }
         }
-        self.into.write(target.clone(), |all| kernel.finish(all, self.crew.size));
-        for other in self.crew.others().filter(|_| self.all) {
+        let finish = |n| self.into.write(target.clone(), |all| kernel.finish(all, n));
+        whole.into_iter().for_each(finish);
+        for other in self.crew.others().filter(|_| keep == Keep::All) {
             let rank = self.crew.rank(other);
             self.given.push_back(self.call.outgoing(self.into, rank, target.clone(), RESULT)?);
         }
@@ -373,9 +428,9 @@ impl<'f> Blocks<'f> {
         while self.out.front().is_some_and(|&(_, number, ..)| number <= at) {
             let Some((other, at, peer, part)) = self.out.pop_front() else { break };
             self.call.end_send((peer, part)).await?;
-            if self.all {
+            if self.work.keep == Keep::All {
                 let rank = self.crew.rank(other);
-                let piece = self.blocks[other].piece(at);
+                let piece = self.work.blocks[other].piece(at);
                 self.results.push_back(self.call.incoming(self.into, rank, piece, RESULT)?);
             }
         }

@@ -8,7 +8,7 @@
 
 use crate::endpoint::{recv_args, Endpoint};
 use crate::reactor::ops::{Owner, Ticket};
-use crate::reactor::sys::awaited::PollResult;
+use crate::reactor::sys::awaited::{result_of, PollResult};
 use crate::reactor::sys::Memory;
 use crate::reactor::{error_of, Awaits, Reactor, Status, INJECTED_MAX};
 use weft_core::engine::types::{AtomicCode, Refused, SendArgs};
@@ -193,7 +193,7 @@ impl Endpoint {
     ) -> Result<Status, OpError> {
         let spec = RecvSpec { source: from, tag, ignore };
         match self.await_message(spec, buffer) {
-            PollResult::Came(result) => result,
+            PollResult::Came(done) => result_of(done),
             PollResult::Posted(ticket) => Borrowed { at: self, ticket }.end(),
             PollResult::Nothing => self.recv_into(spec, buffer, |_| Ok(())),
         }
@@ -234,7 +234,7 @@ impl Endpoint {
 
     /// Polls briefly for the message, without an operation until it needs one.
     #[inline]
-    fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> PollResult {
+    pub(super) fn await_message(&self, spec: RecvSpec, buffer: &mut [u8]) -> PollResult {
         let reactor = &mut *self.reactor.borrow_mut();
         let (len, addr) = (buffer.len() as u64, buffer.as_mut_ptr() as u64);
         match reactor.receiver.engine.matching_mut().await_message(spec, len, addr) {

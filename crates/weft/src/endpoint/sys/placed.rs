@@ -4,6 +4,7 @@
 use super::borrowed::Starting;
 use crate::endpoint::{recv_args, Endpoint, Status, COPIED_MAX};
 use crate::reactor::ops::Ticket;
+use crate::reactor::sys::awaited::PollResult;
 use crate::reactor::sys::Memory;
 use crate::reactor::{error_of, Reactor};
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use weft_core::{OpError, OpId};
 enum State {
     Running(Ticket),
     /// Refused, or done at once.
-    Ended(Result<Status, OpError>),
+    Ended(Option<OpError>, Status),
     Taken,
 }
 
@@ -38,13 +39,13 @@ impl Endpoint {
         let memory = unsafe { Memory::raw(ptr, len) };
         let status = Status { source: Some(args.peer), tag: args.tag, len, ..Status::default() };
         if reactor.send_now(&args, memory.read(0, len)) {
-            return self.placed(State::Ended(Ok(status)));
+            return self.placed(State::Ended(None, status));
         }
         let peer = reactor.receiver.engine.peer(args.peer);
         if !args.sync && len <= peer.inject_max() && peer.queued() * len < COPIED_MAX {
             let args = SendArgs { inject: true, ..args };
-            let sent = reactor.inject(args, memory.read(0, len)).map(|()| status);
-            return self.placed(State::Ended(sent.map_err(error_of)));
+            let sent = reactor.inject(args, memory.read(0, len));
+            return self.placed(State::Ended(sent.err().map(error_of), status));
         }
         let now = reactor.receiver.tick();
         let started = reactor.receiver.engine.send(now, SendArgs { addr: memory.addr(), ..args });
@@ -71,6 +72,30 @@ impl Endpoint {
         self.begun(reactor, started, memory)
     }
 
+    /// Polls briefly for a message of at most `len` bytes, and receives it as
+    /// [`recv_placed`](Self::recv_placed) does if it has not come by then. For a caller that waits
+    /// for nothing else.
+    ///
+    /// # Safety
+    /// See [`recv_placed`](Self::recv_placed).
+    pub(crate) unsafe fn recv_polled(
+        &self,
+        spec: RecvSpec,
+        ptr: *mut u8,
+        len: usize,
+    ) -> Placed<'_> {
+        // SAFETY: promised by the caller; the slice ends before another use.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(ptr, len) };
+        match self.await_message(spec, buffer) {
+            PollResult::Came(done) => {
+                self.placed(State::Ended(done.error, Status::from(done.status)))
+            }
+            PollResult::Posted(ticket) => self.placed(State::Running(ticket)),
+            // SAFETY: as above.
+            PollResult::Nothing => unsafe { self.recv_placed(spec, ptr, len) },
+        }
+    }
+
     fn begun(
         &self,
         reactor: &mut Reactor,
@@ -79,7 +104,9 @@ impl Endpoint {
     ) -> Placed<'_> {
         let op = match started {
             Ok(op) => op,
-            Err(refused) => return self.placed(State::Ended(Err(error_of(refused)))),
+            Err(refused) => {
+                return self.placed(State::Ended(Some(error_of(refused)), Status::default()));
+            }
         };
         let begun = Starting::new(reactor, op, memory);
         begun.reactor.flush();
@@ -111,12 +138,12 @@ impl Placed<'_> {
                     }
                 }
             }
-            State::Ended(result) => {
+            State::Ended(error, status) => {
                 if self.endpoint.reactor.poll_attend(cx).is_pending() {
-                    self.state = State::Ended(result);
+                    self.state = State::Ended(error, status);
                     return Poll::Pending;
                 }
-                Poll::Ready((result.err(), result.unwrap_or_default()))
+                Poll::Ready((error, status))
             }
             State::Taken => Poll::Pending,
         }

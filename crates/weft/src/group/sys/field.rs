@@ -130,6 +130,21 @@ impl Field<'_> {
         Part { placed, uses: &self.uses, number }
     }
 
+    /// Receives a message into a part, and polls for it before it is posted: for a caller that
+    /// waits for nothing else.
+    pub fn recv_polled<'f>(
+        &'f self,
+        endpoint: &'f Endpoint,
+        spec: RecvSpec,
+        range: Range<usize>,
+    ) -> Part<'f> {
+        let number = self.enter(&range, true);
+        // SAFETY: nothing uses the part until `Part` is dropped, and with it the operation; the
+        // field's memory lives longer.
+        let placed = unsafe { endpoint.recv_polled(spec, self.at(&range), range.len()) };
+        Part { placed, uses: &self.uses, number }
+    }
+
     /// Calls `f` with the bytes of a part.
     pub fn read<R>(&self, range: Range<usize>, f: impl FnOnce(&[u8]) -> R) -> R {
         let _inside = Inside { uses: &self.uses, number: self.enter(&range, false) };

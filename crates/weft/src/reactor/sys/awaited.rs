@@ -5,6 +5,7 @@ use super::Memory;
 use crate::reactor::ops::{AwaitedRecv, Status, Ticket};
 use crate::reactor::polling::CLOSE_ROUNDS;
 use crate::reactor::Reactor;
+use weft_core::engine::types::Awaited;
 use weft_core::matching::RecvSpec;
 use weft_core::{OpError, PeerId};
 
@@ -22,10 +23,16 @@ impl Drop for Awaiting<'_> {
 
 /// The result of polling for a message.
 pub(crate) enum PollResult {
-    Came(Result<Status, OpError>),
+    Came(Awaited),
     /// The message has an operation.
     Posted(Ticket),
     Nothing,
+}
+
+/// Returns the result of a message that came.
+#[inline]
+pub(crate) fn result_of(done: Awaited) -> Result<Status, OpError> {
+    done.error.map_or(Ok(Status::from(done.status)), Err)
 }
 
 impl Reactor {
@@ -42,7 +49,7 @@ impl Reactor {
         let spec = RecvSpec { source, tag, ignore: !0 << 32 };
         let begun = self.receiver.engine.matching_mut().await_active(spec, buffer.len() as u64);
         match begun.then(|| self.poll_for(buffer)) {
-            Some(PollResult::Came(result)) => Some(result),
+            Some(PollResult::Came(done)) => Some(result_of(done)),
             _ => None,
         }
     }
@@ -74,9 +81,7 @@ impl Reactor {
             }
         }
         match reactor.receiver.awaited.end() {
-            (Some(done), _) => {
-                PollResult::Came(done.error.map_or(Ok(Status::from(done.status)), Err))
-            }
+            (Some(done), _) => PollResult::Came(done),
             (None, Some(ticket)) => PollResult::Posted(ticket),
             (None, None) => PollResult::Nothing,
         }

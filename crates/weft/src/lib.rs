@@ -99,7 +99,7 @@ pub use clock::Clock;
 pub use endpoint::{ActiveMessage, Completed, CompletionQueue};
 pub use endpoint::{ConnectError, Endpoint, Operation, Status};
 pub use group::{Bf16, Complex, Element, Number, F16};
-pub use group::{Group, GroupError, Op, Over, Placed, Started, Tree};
+pub use group::{Group, GroupError, Kept, Op, Over, Placed, Started, Tree};
 pub use job::{Job, JobError, Links};
 pub use selflink::SelfLink;
 pub use shared::{Cancel, SharedEndpoint, SharedJob};

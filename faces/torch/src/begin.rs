@@ -1,212 +1,51 @@
 //! The operations of a process group over those of weft. Each begins when it is called: all ranks
-//! call the same ones in the same order. The future that is returned writes the results into the
-//! tensors; once it is dropped, nothing is written.
+//! call the same ones in the same order. Results come into the tensors themselves where these are
+//! one piece of memory, else into a copy that is written to them at the end. Once the returned
+//! future is dropped, nothing is written.
 
 use crate::fault::Fault;
-use crate::half::{of_bf16, of_f16, to_bf16, to_f16};
-use crate::kind::{Kind, Reduction};
 use crate::outcome::Ended;
-use crate::sys::{Memory, Plain};
+use crate::sys::Memory;
 use std::future::Future;
 use std::pin::Pin;
-use weft::{Element, Group, Op, Started};
+use weft::{Group, Kept, Number, Op, Started};
 
 /// An operation that has begun.
 pub type Begun = Pin<Box<dyn Future<Output = Ended>>>;
 
-/// Elements that reductions combine.
-trait Combined: 'static {
-    /// The element in memory.
-    type Raw: Plain;
-    /// The number that is combined.
-    type Number: Element;
-
-    fn number(raw: Self::Raw) -> Self::Number;
-    fn raw(number: Self::Number) -> Self::Raw;
-    fn divided(number: Self::Number, by: usize) -> Self::Number;
-
-    /// Returns the operation on the numbers.
-    fn op(reduction: Reduction) -> Op {
-        reduction.op
-    }
-}
-
-macro_rules! combined {
-    ($($type:ty, $divided:expr;)*) => {$(
-        impl Combined for $type {
-            type Raw = $type;
-            type Number = $type;
-
-            fn number(raw: $type) -> $type {
-                raw
-            }
-
-            fn raw(number: $type) -> $type {
-                number
-            }
-
-            fn divided(number: $type, by: usize) -> $type {
-                $divided(number, by)
-            }
+/// Ends an operation on the memory of tensors, which may have been a copy.
+fn kept(started: Started<Kept>, memory: Memory) -> Begun {
+    Box::pin(async move {
+        if let Some(bytes) = started.await?.into_bytes() {
+            memory.fill(&bytes);
         }
-    )*};
+        Ok(None)
+    })
 }
 
-/// Divides whole numbers, of any type, towards 0.
-macro_rules! whole {
-    ($type:ty) => {
-        |number: $type, by: usize| (i128::from(number) / by as i128) as $type
-    };
-}
-
-combined! {
-    u8, whole!(u8);
-    i8, whole!(i8);
-    u16, whole!(u16);
-    i16, whole!(i16);
-    u32, whole!(u32);
-    i32, whole!(i32);
-    u64, whole!(u64);
-    i64, whole!(i64);
-    f32, |number: f32, by: usize| number / by as f32;
-    f64, |number: f64, by: usize| number / by as f64;
-}
-
-/// Truth values, in a byte each.
-struct Truth;
-/// Numbers of IEEE 754 binary16.
-struct F16;
-/// Numbers of bfloat16.
-struct Bf16;
-
-impl Combined for Truth {
-    type Raw = u8;
-    type Number = u8;
-
-    fn number(raw: u8) -> u8 {
-        u8::from(raw != 0)
-    }
-
-    fn raw(number: u8) -> u8 {
-        number
-    }
-
-    fn divided(number: u8, _by: usize) -> u8 {
-        number
-    }
-
-    fn op(reduction: Reduction) -> Op {
-        reduction.of_truths()
-    }
-}
-
-macro_rules! half {
-    ($type:ty, $number:expr, $raw:expr) => {
-        impl Combined for $type {
-            type Raw = u16;
-            type Number = f32;
-
-            fn number(raw: u16) -> f32 {
-                $number(raw)
-            }
-
-            fn raw(number: f32) -> u16 {
-                $raw(number)
-            }
-
-            fn divided(number: f32, by: usize) -> f32 {
-                number / by as f32
-            }
-        }
-    };
-}
-
-half!(F16, of_f16, to_f16);
-half!(Bf16, of_bf16, to_bf16);
-
-/// Calls a function for elements of a type.
-macro_rules! of_kind {
-    ($kind:expr, $function:ident($($argument:expr),*)) => {
-        match $kind {
-            Kind::Bool => $function::<Truth>($($argument),*),
-            Kind::U8 => $function::<u8>($($argument),*),
-            Kind::I8 => $function::<i8>($($argument),*),
-            Kind::U16 => $function::<u16>($($argument),*),
-            Kind::I16 => $function::<i16>($($argument),*),
-            Kind::U32 => $function::<u32>($($argument),*),
-            Kind::I32 => $function::<i32>($($argument),*),
-            Kind::U64 => $function::<u64>($($argument),*),
-            Kind::I64 => $function::<i64>($($argument),*),
-            Kind::F16 => $function::<F16>($($argument),*),
-            Kind::Bf16 => $function::<Bf16>($($argument),*),
-            Kind::F32 => $function::<f32>($($argument),*),
-            Kind::F64 => $function::<f64>($($argument),*),
-        }
-    };
-}
-
-/// Returns the numbers of elements in memory.
-fn numbers<C: Combined>(memory: &Memory) -> Vec<C::Number> {
-    memory.values::<C::Raw>().into_iter().map(C::number).collect()
-}
-
-/// Writes combined numbers to memory.
-fn fill<C: Combined>(memory: &Memory, numbers: Vec<C::Number>, average_of: Option<usize>) {
-    let divided = |number| match average_of {
-        Some(ranks) => C::divided(number, ranks),
-        None => number,
-    };
-    let raw: Vec<C::Raw> = numbers.into_iter().map(|number| C::raw(divided(number))).collect();
-    memory.fill(&raw);
+fn refused(fault: Fault) -> Begun {
+    Box::pin(std::future::ready(Err(fault)))
 }
 
 /// Combines the elements of all ranks, on every rank.
-pub fn allreduce(group: &Group, memory: Memory, kind: Kind, by: Reduction) -> Begun {
-    fn of<C: Combined>(group: &Group, memory: Memory, by: Reduction) -> Begun {
-        let average_of = by.is_average.then_some(group.size());
-        let started = group.allreduce(numbers::<C>(&memory), C::op(by));
-        Box::pin(async move {
-            fill::<C>(&memory, started.await?, average_of);
-            Ok(None)
-        })
-    }
-    of_kind!(kind, of(group, memory, by))
+pub fn allreduce(group: &Group, memory: Memory, of: Number, op: Op) -> Begun {
+    kept(group.placed().keep_allreduce(memory.kept(), of, op), memory)
 }
 
-/// Combines the elements of all ranks, at the root.
-pub fn reduce(group: &Group, root: usize, memory: Memory, kind: Kind, by: Reduction) -> Begun {
-    fn of<C: Combined>(group: &Group, root: usize, memory: Memory, by: Reduction) -> Begun {
-        let average_of = by.is_average.then_some(group.size());
-        let started = group.reduce(root, numbers::<C>(&memory), C::op(by));
-        Box::pin(async move {
-            if let Some(all) = started.await? {
-                fill::<C>(&memory, all, average_of);
-            }
-            Ok(None)
-        })
+/// Combines the elements of all ranks, at the root; the others keep theirs.
+pub fn reduce(group: &Group, root: usize, memory: Memory, (of, op): (Number, Op)) -> Begun {
+    if group.rank() == root {
+        return kept(group.placed().keep_reduce(root, memory.kept(), (of, op)), memory);
     }
-    of_kind!(kind, of(group, root, memory, by))
+    let started = group.placed().keep_reduce(root, Kept::of(memory.bytes()), (of, op));
+    Box::pin(async move { Ok(started.await.map(|_| None)?) })
 }
 
 /// Combines the elements of all ranks: `from` has a part for each rank, `into` gets this rank's.
-pub fn reduce_scatter(
-    group: &Group,
-    from: Vec<Memory>,
-    into: Memory,
-    kind: Kind,
-    by: Reduction,
-) -> Begun {
-    fn of<C: Combined>(group: &Group, from: Vec<Memory>, into: Memory, by: Reduction) -> Begun {
-        let average_of = by.is_average.then_some(group.size());
-        let counts: Vec<usize> = from.iter().map(|part| part.len() / size_of::<C::Raw>()).collect();
-        let values = from.iter().flat_map(numbers::<C>).collect();
-        let started = group.reduce_scatter(values, &counts, C::op(by));
-        Box::pin(async move {
-            fill::<C>(&into, started.await?, average_of);
-            Ok(None)
-        })
-    }
-    of_kind!(kind, of(group, from, into, by))
+pub fn reduce_scatter(group: &Group, from: &[Memory], into: Memory, by: (Number, Op)) -> Begun {
+    let counts: Vec<usize> = from.iter().map(|part| part.len() / by.0.size()).collect();
+    let from = Memory::joined(from).kept();
+    kept(group.placed().keep_reduce_scatter(from, &counts, by, into.kept()), into)
 }
 
 /// Ends when all ranks have begun it.
@@ -217,49 +56,45 @@ pub fn barrier(group: &Group) -> Begun {
 
 /// Gives every rank the root's bytes.
 pub fn broadcast(group: &Group, root: usize, memory: Memory) -> Begun {
-    let is_root = group.rank() == root;
-    let data = if is_root { memory.bytes() } else { Vec::new() };
-    let started = group.broadcast(root, data);
-    Box::pin(async move {
-        let data = started.await?;
-        if !is_root {
-            store(&memory, &data, root)?;
-        }
-        Ok(None)
-    })
+    kept(group.placed().keep_broadcast(root, memory.kept()), memory)
 }
 
 /// Gives every rank the bytes of all.
-pub fn allgather(group: &Group, from: Memory, into: Vec<Memory>) -> Begun {
-    parts(group.allgather(from.bytes()), into)
+pub fn allgather(group: &Group, from: &Memory, into: &[Memory]) -> Begun {
+    let counts: Vec<usize> = into.iter().map(Memory::len).collect();
+    let own = group.rank();
+    if counts.get(own) != Some(&from.len()) {
+        let text = "this rank's part of the output is not as long as its input";
+        return refused(Fault::argument(text));
+    }
+    into[own].copy(from);
+    let all = Memory::joined(into);
+    kept(group.placed().keep_allgather(&counts, all.kept()), all)
 }
 
 /// Sends each rank its part, and gets a part of each rank.
-pub fn alltoall(group: &Group, from: Vec<Memory>, into: Vec<Memory>) -> Begun {
-    parts(group.alltoall(from.iter().map(Memory::bytes).collect()), into)
-}
-
-/// Stores the messages of all ranks.
-fn parts(started: Started<Vec<Vec<u8>>>, into: Vec<Memory>) -> Begun {
-    Box::pin(async move {
-        store_all(&into, &started.await?)?;
-        Ok(None)
-    })
+pub fn alltoall(group: &Group, from: &[Memory], into: &[Memory]) -> Begun {
+    let lens = |parts: &[Memory]| -> Vec<usize> { parts.iter().map(Memory::len).collect() };
+    let (gives, takes) = (lens(from), lens(into));
+    let (from, into) = (Memory::joined(from), Memory::joined(into));
+    let from = if from.overlaps(&into) { Kept::of(from.bytes()) } else { from.kept() };
+    kept(group.placed().keep_alltoall((&gives, from), (&takes, into.kept())), into)
 }
 
 /// Gives the root the bytes of all ranks.
-pub fn gather(group: &Group, root: usize, from: Memory, into: Vec<Memory>) -> Begun {
+pub fn gather(group: &Group, root: usize, from: &Memory, into: Vec<Memory>) -> Begun {
     let started = group.gather(root, from.bytes());
     Box::pin(async move {
         if let Some(all) = started.await? {
-            store_all(&into, &all)?;
+            let mut parts = into.iter().zip(&all).enumerate();
+            parts.try_for_each(|(rank, (into, data))| store(into, data, rank))?;
         }
         Ok(None)
     })
 }
 
 /// Gives each rank its part of the root's bytes.
-pub fn scatter(group: &Group, root: usize, from: Vec<Memory>, into: Memory) -> Begun {
+pub fn scatter(group: &Group, root: usize, from: &[Memory], into: Memory) -> Begun {
     let started = group.scatter(root, from.iter().map(Memory::bytes).collect());
     Box::pin(async move {
         store(&into, &started.await?, root)?;
@@ -268,7 +103,7 @@ pub fn scatter(group: &Group, root: usize, from: Vec<Memory>, into: Memory) -> B
 }
 
 /// Sends a message to a rank.
-pub fn send(group: &Group, to: usize, tag: u32, memory: Memory) -> Begun {
+pub fn send(group: &Group, to: usize, tag: u32, memory: &Memory) -> Begun {
     let started = group.send(to, tag, memory.bytes());
     Box::pin(async move { Ok(started.await.map(|()| None)?) })
 }
@@ -302,8 +137,4 @@ fn store(memory: &Memory, data: &[u8], rank: usize) -> Result<(), Fault> {
     }
     memory.fill(data);
     Ok(())
-}
-
-fn store_all(into: &[Memory], all: &[Vec<u8>]) -> Result<(), Fault> {
-    into.iter().zip(all).enumerate().try_for_each(|(rank, (into, data))| store(into, data, rank))
 }

@@ -4,7 +4,7 @@
 use crate::begin::{self, Begun};
 use crate::fault::Fault;
 use crate::inside::Inside;
-use crate::kind::{Kind, Reduction};
+use crate::kind;
 use crate::progress;
 use crate::shared::Shared;
 use crate::store::StoreBoot;
@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use weft::{Group, Job};
+use weft::{Group, Job, Number, Op};
 
 /// Longest time in which queued messages leave at the end.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -112,9 +112,9 @@ impl PyGroup {
         combined: (&str, &str),
         options: Options,
     ) -> PyResult<PyWork> {
-        let (kind, by) = reduction(combined)?;
+        let (of, op) = reduction(combined)?;
         let memory = Memory::new(memory);
-        self.begin(py, ("allreduce", options), |group| begin::allreduce(group, memory, kind, by))
+        self.begin(py, ("allreduce", options), |group| begin::allreduce(group, memory, of, op))
     }
 
     /// Combines elements at the root.
@@ -126,9 +126,9 @@ impl PyGroup {
         combined: (&str, &str),
         options: Options,
     ) -> PyResult<PyWork> {
-        let (kind, by) = reduction(combined)?;
+        let by = reduction(combined)?;
         let memory = Memory::new(memory);
-        self.begin(py, ("reduce", options), |group| begin::reduce(group, root, memory, kind, by))
+        self.begin(py, ("reduce", options), |group| begin::reduce(group, root, memory, by))
     }
 
     /// Combines elements, and gives each rank its part.
@@ -140,10 +140,10 @@ impl PyGroup {
         combined: (&str, &str),
         options: Options,
     ) -> PyResult<PyWork> {
-        let (kind, by) = reduction(combined)?;
+        let by = reduction(combined)?;
         let (from, into) = (memories(inputs), Memory::new(output));
         self.begin(py, ("reduce_scatter", options), |group| {
-            begin::reduce_scatter(group, from, into, kind, by)
+            begin::reduce_scatter(group, &from, into, by)
         })
     }
 
@@ -168,7 +168,7 @@ impl PyGroup {
         options: Options,
     ) -> PyResult<PyWork> {
         let (from, into) = (Memory::new(input), memories(outputs));
-        self.begin(py, ("allgather", options), |group| begin::allgather(group, from, into))
+        self.begin(py, ("allgather", options), |group| begin::allgather(group, &from, &into))
     }
 
     /// Sends each rank its part.
@@ -180,7 +180,7 @@ impl PyGroup {
         options: Options,
     ) -> PyResult<PyWork> {
         let (from, into) = (memories(inputs), memories(outputs));
-        self.begin(py, ("alltoall", options), |group| begin::alltoall(group, from, into))
+        self.begin(py, ("alltoall", options), |group| begin::alltoall(group, &from, &into))
     }
 
     /// Gives the root the bytes of all.
@@ -192,7 +192,7 @@ impl PyGroup {
         options: Options,
     ) -> PyResult<PyWork> {
         let (from, into) = (Memory::new(tensors.0), memories(tensors.1));
-        self.begin(py, ("gather", options), |group| begin::gather(group, root, from, into))
+        self.begin(py, ("gather", options), |group| begin::gather(group, root, &from, into))
     }
 
     /// Gives each rank its part of the root's bytes.
@@ -204,7 +204,7 @@ impl PyGroup {
         options: Options,
     ) -> PyResult<PyWork> {
         let (from, into) = (memories(tensors.0), Memory::new(tensors.1));
-        self.begin(py, ("scatter", options), |group| begin::scatter(group, root, from, into))
+        self.begin(py, ("scatter", options), |group| begin::scatter(group, root, &from, into))
     }
 
     /// Ends when all ranks have begun it.
@@ -222,7 +222,7 @@ impl PyGroup {
     ) -> PyResult<PyWork> {
         let (to, tag) = to;
         let memory = Memory::new(memory);
-        self.begin(py, ("send", options), |group| begin::send(group, to, tag, memory))
+        self.begin(py, ("send", options), |group| begin::send(group, to, tag, &memory))
     }
 
     /// Receives from a rank, or from any.
@@ -249,7 +249,10 @@ impl PyGroup {
     }
 }
 
-fn reduction((kind, by): (&str, &str)) -> PyResult<(Kind, Reduction)> {
-    let both = || Ok((Kind::named(kind)?, Reduction::named(by)?));
+fn reduction((kind, by): (&str, &str)) -> PyResult<(Number, Op)> {
+    let both = || {
+        let of = kind::number(kind)?;
+        Ok((of, kind::op(by, of)?))
+    };
     both().map_err(Fault::raise)
 }

@@ -9,7 +9,6 @@
 mod begin;
 mod fault;
 mod group;
-mod half;
 mod inside;
 mod kind;
 mod outcome;

@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time without a call after which the thread makes progress.
-const ABSENT: Duration = Duration::from_millis(2);
+/// Time without a call after which the thread makes progress although no operation is under way.
+const ABSENT: Duration = Duration::from_millis(10);
 
 /// Starts the thread.
 ///

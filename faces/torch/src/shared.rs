@@ -21,7 +21,7 @@ use weft_link::copied::Origin;
 /// Longest time between two looks for signals, which may have come to another thread.
 pub const LOOK: Duration = Duration::from_millis(200);
 /// A piece of spinning, after which other threads may have the lock.
-const PIECE: Duration = Duration::from_micros(5);
+const PIECE: Duration = Duration::from_micros(20);
 
 /// The thread that makes progress for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,26 +204,37 @@ impl Shared {
         let mut state = self.lock();
         state.calls += 1;
         let look = Instant::now() + LOOK;
-        loop {
+        let mut leads = false;
+        let round = loop {
             if outcome.is_done() {
-                return Ok(Round::Done);
+                break Round::Done;
             }
             let now = Instant::now();
             if now >= look {
-                return Ok(Round::Look);
+                break Round::Look;
             }
             if until.is_some_and(|until| now >= until) {
-                return Ok(Round::Late(state.inside()?.late_after(limit)));
+                let late = state.inside().map(|inside| inside.late_after(limit));
+                break Round::Late(late.unwrap_or_else(|why| why));
             }
             let left = until.map_or(look, |until| until.min(look)).saturating_duration_since(now);
-            if state.leader == Leader::Caller || state.ending {
+            if state.ending && std::mem::take(&mut leads) {
+                self.end_of_lead(&mut state);
+            }
+            if state.ending || !leads && state.leader == Leader::Caller {
                 state = self.follow(state, left);
                 continue;
             }
-            self.take_over(&mut state);
+            if !std::mem::replace(&mut leads, true) {
+                self.take_over(&mut state);
+            }
             state = self.lead(state, Leader::Caller, left);
+            self.tell(&state);
+        };
+        if leads {
             self.end_of_lead(&mut state);
         }
+        Ok(round)
     }
 
     /// Makes this thread the leader, in place of the thread of the process group.
@@ -256,14 +267,23 @@ impl Shared {
         state
     }
 
-    /// Makes the place of the leader free.
-    pub fn end_of_lead(&self, state: &mut State) {
-        state.leader = Leader::Nobody;
-        // A notice is a system call, also where nobody waits for it.
+    /// Notifies other threads of what a part of a lead has done. A notice is a system call, also
+    /// where nobody waits for it.
+    fn tell(&self, state: &State) {
         if state.followers > 0 {
             self.progressed.notify_all();
         }
-        if !state.called.is_empty() && state.is_idle {
+        if state.is_idle && !state.called.is_empty() {
+            self.work.notify_all();
+        }
+    }
+
+    /// Makes the place of the leader free.
+    pub fn end_of_lead(&self, state: &mut State) {
+        state.leader = Leader::Nobody;
+        self.tell(state);
+        let is_busy = state.inside().is_ok_and(|inside| inside.is_busy());
+        if state.is_idle && is_busy {
             self.work.notify_all();
         }
     }
@@ -279,12 +299,14 @@ impl Shared {
         let begun = Instant::now();
         loop {
             let Ok(inside) = state.inside() else { return state };
-            let happened = inside.endpoint().wait(Some(PIECE));
+            let piece = Instant::now();
+            let happened = inside.endpoint().waiting().wait_awake(PIECE);
+            let would_sleep = piece.elapsed() < PIECE;
             let collected = inside.collect();
             if state.note(collected) || happened {
                 return state;
             }
-            if begun.elapsed() >= self.spin.min(limit) {
+            if would_sleep || begun.elapsed() >= self.spin.min(limit) {
                 break;
             }
             if self.waiting.load(Ordering::Relaxed) > 0 {

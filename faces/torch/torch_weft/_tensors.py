@@ -8,9 +8,9 @@ _NAMES = {
     for dtype in (
         torch.bool, torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32,
         torch.uint64, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+        torch.complex64, torch.complex128,
     )
 }
-_REAL = {torch.complex64: "float32", torch.complex128: "float64"}
 _CPU = torch.device("cpu")
 
 
@@ -86,8 +86,4 @@ def combined(tensors, reduction):
     name, factor = op.name, None
     if op == ReduceOp.PREMUL_SUM:
         name, factor = "SUM", reduction.factor
-    if dtype in _REAL:
-        if name not in ("SUM", "AVG"):
-            raise ValueError(f"complex numbers have no ReduceOp.{name}")
-        return (_REAL[dtype], name), factor
-    return (_NAMES.get(dtype, str(dtype).removeprefix("torch.")), name), factor
+    return (_NAMES.get(dtype) or str(dtype).removeprefix("torch."), name), factor

@@ -11,6 +11,7 @@ mod collectives;
 mod element;
 mod exchange;
 mod hosts;
+mod kept;
 mod notices;
 mod number;
 mod over;
@@ -26,6 +27,7 @@ pub use number::{Bf16, Complex, Number, F16};
 pub use over::Over;
 pub use placed::Placed;
 pub use started::{GroupError, Started};
+pub use sys::Kept;
 pub use weft_core::group::tree::Tree;
 
 use crate::endpoint::{Endpoint, Status};

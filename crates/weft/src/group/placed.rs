@@ -17,7 +17,7 @@ const BLOCK: &str = "the length of this rank's block";
 
 /// The collective operations of a group on memory of known length, as [`Group::placed`] gives them.
 pub struct Placed<'a> {
-    group: &'a Group,
+    pub(super) group: &'a Group,
 }
 
 impl Group {
@@ -286,7 +286,7 @@ impl Placed<'_> {
 
 /// # Errors
 /// The numbers differ.
-fn is(wanted: usize, given: usize) -> Result<(), OpError> {
+pub(super) fn is(wanted: usize, given: usize) -> Result<(), OpError> {
     let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     match wanted == given {
         true => Ok(()),

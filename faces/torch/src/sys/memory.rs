@@ -1,13 +1,6 @@
 //! The memory of tensors.
 
-/// A type that any bytes are a value of.
-pub trait Plain: Copy + Default + 'static {}
-
-macro_rules! plain {
-    ($($type:ty)*) => {$(impl Plain for $type {})*};
-}
-
-plain!(u8 i8 u16 i16 u32 i32 u64 i64 f32 f64);
+use weft::Kept;
 
 /// Pieces of memory, one behind the other: those of tensors.
 ///
@@ -23,54 +16,79 @@ impl Memory {
         Memory(pieces)
     }
 
+    /// Joins memory of several parts. Pieces that follow each other in memory become one.
+    pub fn joined(parts: &[Memory]) -> Memory {
+        let mut all: Vec<(usize, usize)> = Vec::new();
+        for &(address, len) in parts.iter().flat_map(|part| &part.0).filter(|piece| piece.1 > 0) {
+            match all.last_mut() {
+                Some(last) if last.0 + last.1 == address => last.1 += len,
+                _ => all.push((address, len)),
+            }
+        }
+        Memory(all)
+    }
+
     /// Returns the length of all pieces in bytes.
     pub fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.1).sum()
     }
 
+    /// True if both have a byte.
+    pub fn overlaps(&self, other: &Memory) -> bool {
+        let meets = |one: &(usize, usize), two: &(usize, usize)| {
+            one.0 < two.0 + two.1 && two.0 < one.0 + one.1
+        };
+        self.0.iter().any(|one| other.0.iter().any(|two| meets(one, two)))
+    }
+
     /// Returns a copy of the bytes.
     pub fn bytes(&self) -> Vec<u8> {
-        self.values()
-    }
-
-    /// Returns a copy of the values; bytes that are less than a value are left out.
-    pub fn values<T: Plain>(&self) -> Vec<T> {
-        let mut values = vec![T::default(); self.len() / size_of::<T>()];
-        let mut at = values.as_mut_ptr().cast::<u8>();
-        let mut left = values.len() * size_of::<T>();
-        for &(address, len) in &self.0 {
-            let len = len.min(left);
-            if len == 0 {
-                continue;
-            }
-            // SAFETY: `len` bytes are at `address` (see above), and `left` bytes at `at`; the
-            // second are this function's own. Any bytes are a value of `T`.
-            unsafe {
-                std::ptr::copy_nonoverlapping(address as *const u8, at, len);
-                at = at.add(len);
-            }
-            left -= len;
+        let mut bytes = vec![0_u8; self.len()];
+        let mut at = 0;
+        for &(address, len) in self.0.iter().filter(|piece| piece.1 > 0) {
+            let to = bytes[at..at + len].as_mut_ptr();
+            // SAFETY: `len` bytes are at `address` (see above), and at `to`, which is memory of
+            // this function alone.
+            unsafe { std::ptr::copy_nonoverlapping(address as *const u8, to, len) };
+            at += len;
         }
-        values
+        bytes
     }
 
-    /// Writes values, as many bytes as fit.
-    pub fn fill<T: Plain>(&self, values: &[T]) {
-        let mut from = values.as_ptr().cast::<u8>();
-        let mut left = size_of_val(values);
+    /// Returns the memory itself for an operation, or a copy if it is in several pieces.
+    pub fn kept(&self) -> Kept {
+        match Memory::joined(std::slice::from_ref(self)).0[..] {
+            // SAFETY: the memory is there until the operation has ended (see above), which drops
+            // what it was given.
+            [(address, len)] => unsafe { Kept::new(address as *mut u8, len) },
+            _ => Kept::of(self.bytes()),
+        }
+    }
+
+    /// Writes bytes, as many as fit.
+    pub fn fill(&self, mut bytes: &[u8]) {
         for &(address, len) in &self.0 {
-            let len = len.min(left);
-            if len == 0 {
+            let part;
+            (part, bytes) = bytes.split_at(len.min(bytes.len()));
+            if part.is_empty() {
                 continue;
             }
-            // SAFETY: `len` bytes are at `address`, and the caller of the operation gave them to be
-            // written; `left` bytes are at `from`. A result is memory of this library, which no
-            // tensor shares.
+            // SAFETY: `part.len()` bytes are at `address`, and the caller of the operation gave
+            // them to be written; `part` is memory of this library, which no tensor shares.
             unsafe {
-                std::ptr::copy_nonoverlapping(from, address as *mut u8, len);
-                from = from.add(len);
+                std::ptr::copy_nonoverlapping(part.as_ptr(), address as *mut u8, part.len());
             }
-            left -= len;
+        }
+    }
+
+    /// Copies the bytes of other memory, which may be the same.
+    pub fn copy(&self, from: &Memory) {
+        match (&self.0[..], &from.0[..]) {
+            (&[(to, len)], &[(from, given)]) if len == given => {
+                // SAFETY: `len` bytes are at both addresses (see above); they may overlap.
+                unsafe { std::ptr::copy(from as *const u8, to as *mut u8, len) };
+            }
+            _ => self.fill(&from.bytes()),
         }
     }
 }

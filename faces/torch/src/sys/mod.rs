@@ -4,7 +4,7 @@
 mod memory;
 mod owned;
 
-pub use memory::{Memory, Plain};
+pub use memory::Memory;
 pub use owned::Owned;
 
 use std::os::fd::RawFd;

@@ -71,7 +71,7 @@ impl Field<'_> {
     /// # Safety
     /// The memory stays valid, and is used by nobody else, until the field and its parts were
     /// dropped, which happens; it is written only if `may_write`.
-    unsafe fn new(ptr: *mut u8, len: usize, may_write: bool) -> Self {
+    pub(super) unsafe fn new(ptr: *mut u8, len: usize, may_write: bool) -> Self {
         Field { ptr, len, may_write, uses: RefCell::default(), memory: PhantomData }
     }
 

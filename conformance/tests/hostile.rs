@@ -87,6 +87,7 @@ fn address_decode__survives_hostile_bytes() {
         rank: Some(5),
         security: Some(Mode::Auth),
         agent: Some(6),
+        moves: 7,
     };
     feed(&[full.encode(), Address::default().encode()], hostile::address_decode);
 }

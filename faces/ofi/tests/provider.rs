@@ -31,7 +31,7 @@ fn build() -> Result<Built, String> {
     let link = dir.join("libweft-fi.so");
     let _absent = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(&provider, &link).unwrap();
-    for name in ["provider", "registration", "signals", "collective"] {
+    for name in ["provider", "registration", "signals", "collective", "peers"] {
         let source = format!("{}/tests/c/{name}.c", env!("CARGO_MANIFEST_DIR"));
         let program = dir.join(name);
         let args = ["-Wall", "-Wextra", "-Werror", "-g", "-o", program.to_str().unwrap(), &source];
@@ -139,6 +139,32 @@ fn send__is_complete_as_soon_as_its_level_says() {
         .output()
         .unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// Peers over a network cost memory, and no descriptors.
+#[test]
+fn av__many_peers_cost_no_descriptors_and_some_kilobytes_each() {
+    let built = match built() {
+        Ok(built) => built,
+        Err(why) => return skip(why),
+    };
+    const PEERS: u32 = 200;
+    let out = Command::new(built.dir.join("peers"))
+        .arg(PEERS.to_string())
+        .env("FI_PROVIDER_PATH", &built.dir)
+        .env("FI_PROVIDER", "weft")
+        .env("WEFT_KEY", "0123456789abcdef".repeat(4))
+        .env("WEFT_LINK", "udp")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let number = |name: &str| -> u32 {
+        let line = said.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|number| number.trim().parse().ok()).unwrap_or_else(|| panic!("{said}"))
+    };
+    assert_eq!(number("descriptors"), 0);
+    assert!(number("memory") < 8 * PEERS, "{said}");
 }
 
 /// Callers of each version get an offer that they understand, and registered memory has the keys

@@ -2,14 +2,15 @@
 
 use crate::name::{self, Name, NameError};
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use weft_core::EndpointId;
 use weft_link::Address;
 
 struct Entry {
     name: Name,
-    address: Address,
+    endpoint: EndpointId,
     /// Number of insertions minus removals.
-    count: u32,
+    count: NonZeroU32,
 }
 
 /// Names by number (`fi_addr_t`). Equal names have one number, however often they are inserted:
@@ -27,19 +28,19 @@ impl Vector {
     /// # Errors
     /// The bytes are no name; the reason.
     pub fn insert(&mut self, name: &[u8]) -> Result<u64, NameError> {
-        let address = name::decode(name)?;
+        let endpoint = name::decode(name)?.endpoint;
         self.changes += 1;
-        if let Some(&number) = self.by_endpoint.get(&address.endpoint) {
+        if let Some(&number) = self.by_endpoint.get(&endpoint) {
             if let Some(Some(entry)) = self.entries.get_mut(number as usize) {
-                entry.count += 1;
+                entry.count = entry.count.saturating_add(1);
                 return Ok(number);
             }
         }
         let number = self.entries.len() as u64;
-        self.by_endpoint.insert(address.endpoint, number);
+        self.by_endpoint.insert(endpoint, number);
         let mut own = [0; name::LEN];
         own[..name.len().min(name::LEN)].copy_from_slice(&name[..name.len().min(name::LEN)]);
-        self.entries.push(Some(Entry { name: own, address, count: 1 }));
+        self.entries.push(Some(Entry { name: own, endpoint, count: NonZeroU32::MIN }));
         Ok(number)
     }
 
@@ -47,11 +48,13 @@ impl Vector {
     pub fn remove(&mut self, number: u64) -> bool {
         let Some(slot) = self.entries.get_mut(number as usize) else { return false };
         let Some(entry) = slot else { return false };
-        entry.count -= 1;
-        if entry.count == 0 {
-            self.by_endpoint.remove(&entry.address.endpoint);
-            *slot = None;
-            self.changes += 1;
+        match NonZeroU32::new(entry.count.get() - 1) {
+            Some(count) => entry.count = count,
+            None => {
+                self.by_endpoint.remove(&entry.endpoint);
+                *slot = None;
+                self.changes += 1;
+            }
         }
         true
     }
@@ -62,9 +65,15 @@ impl Vector {
         taken.map(|(at, _)| at as u64).collect()
     }
 
-    /// Returns the address with this number.
-    pub fn address(&self, number: u64) -> Option<&Address> {
-        self.entries.get(number as usize)?.as_ref().map(|e| &e.address)
+    /// Returns the address with this number, which is kept as a name: names of peers that never
+    /// meet cost least so.
+    pub fn address(&self, number: u64) -> Option<Address> {
+        name::decode(self.name(number)?).ok()
+    }
+
+    /// Returns the endpoint with this number.
+    pub fn endpoint(&self, number: u64) -> Option<EndpointId> {
+        self.entries.get(number as usize)?.as_ref().map(|e| e.endpoint)
     }
 
     /// Returns the name with this number.

@@ -22,7 +22,7 @@ impl Worker {
         let vector = state.bound.vector.as_ref().ok_or(err::ENOAV)?;
         let vector = vector.vector.borrow();
         let address = vector.address(number).ok_or(err::EINVAL)?;
-        let peer = self.endpoint.connect(address).map_err(|why| {
+        let peer = self.endpoint.connect(&address).map_err(|why| {
             log::error!("{why}");
             err::EHOSTUNREACH
         })?;

@@ -148,7 +148,7 @@ impl Worker {
         let own = self.endpoint.address().endpoint;
         let endpoints = {
             let vector = state.bound.vector.as_ref().ok_or(err::ENOAV)?.vector.borrow();
-            let endpoint = |&number| vector.address(number).map(|address| address.endpoint);
+            let endpoint = |&number| vector.endpoint(number);
             members.iter().map(endpoint).collect::<Option<Vec<_>>>().ok_or(err::EINVAL)?
         };
         let me = endpoints.iter().position(|&one| one == own).ok_or(err::EINVAL)?;

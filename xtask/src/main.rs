@@ -5,6 +5,7 @@
 mod book;
 mod commit;
 mod consumers;
+mod criu;
 mod documents;
 mod environment;
 mod fuzz;

@@ -1,5 +1,6 @@
 //! The suites `mpi` and `mpis`: MPIs from PyPI and Debian, and the tests that need them.
 
+use crate::criu;
 use crate::environment::{self, Base, Missing};
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
 use std::path::{Path, PathBuf};
@@ -36,12 +37,14 @@ const SOURCE_FOLDER: &str = "mpi4py";
 type Tests = [(&'static str, &'static [&'static str])];
 
 /// The tests that need MPIs, or their launchers.
-const TESTS: &Tests = &[("mpi", &[]), ("run", &["foreign::"]), ("python", &["both__"])];
+const TESTS: &Tests =
+    &[("mpi", &[]), ("run", &["foreign::"]), ("python", &["both__"]), ("migrate", &[])];
 /// The tests of every change: programs of one MPI, and the command `weft mpi`.
 const OF_MPICH: &Tests = &[
     ("mpi", &["mpich", "mpi__", "mpi_env__", "top__", "receipt__"]),
     ("run", &["foreign::"]),
     ("python", &["both__"]),
+    ("migrate", &[]),
 ];
 
 /// The variable that names the folder of the environments to the tests.
@@ -101,6 +104,8 @@ fn with(wheels: &[Wheels], tests: &Tests) -> Outcome {
     };
     wheels.iter().for_each(|wheels| had(wheels.name, wheels.install(&folder)));
     had("mpi4py's source", fetch_source(&folder));
+    let criu = criu::find(&crate::root().join("target").join("criu"));
+    had("CRIU", criu.as_ref().map(|_| ()).map_err(Clone::clone));
     if !programs() {
         outcome.add(Outcome::one(false).note("a library or a command does not build"));
         return outcome;
@@ -111,6 +116,7 @@ fn with(wheels: &[Wheels], tests: &Tests) -> Outcome {
         if any(&folder) {
             command.env(VARIABLE, &folder);
         }
+        criu.iter().for_each(|criu| _ = command.env(criu::VARIABLE, criu));
         if std::env::var_os(HOW_MUCH.0).is_none() {
             command.env(HOW_MUCH.0, HOW_MUCH.1);
         }

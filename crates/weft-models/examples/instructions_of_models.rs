@@ -1,7 +1,7 @@
 //! Operations of models between two ranks in one thread, for counting instructions:
 //! `valgrind --tool=callgrind --toggle-collect='instructions_of_models::*' PROGRAM KIND`, where
-//! KIND is packet, call, operation, miss, ordered, multicast or ordered-one. Each round is `begin`
-//! at one rank, `serve` at the other, `end` at the first.
+//! KIND is packet, call, entry, operation, miss, ordered, multicast or ordered-one. Each round is
+//! `begin` at one rank, `serve` at the other, `end` at the first.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use weft::job::{config_from_env, open_endpoint};
 use weft::{Address, Endpoint, Group, Links};
+use weft_models::actors::{Actor, Actors, Turn};
 use weft_models::net::{Live, Net};
 use weft_models::objects::{Object, Objects, Placement, Read};
 use weft_models::order::{Options, OrderedGroup};
@@ -108,6 +109,44 @@ fn calls(nets: &[Live; 2]) {
     let all = [Rpc::open(&nets[0]), Rpc::open(&nets[1])];
     all[1].serve(1, |request, args| request.answer(args));
     rounds(nets, &|| Box::pin(async { drop(all[0].call(1, 1, &[7; 16]).await.unwrap()) }));
+}
+
+/// An object that sends each message back to the first one, which notes it.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Echo;
+
+impl Actor for Echo {
+    type Message = String;
+    type Value = ();
+    type Shared = Rc<Cell<bool>>;
+
+    fn receive(&mut self, message: String, turn: &mut Turn<'_, Echo>) {
+        match turn.index().x() {
+            0 => turn.shared().set(true),
+            _ => turn.send(0, message),
+        }
+    }
+}
+
+fn entries(nets: &[Live; 2]) {
+    let come = Rc::<Cell<bool>>::default();
+    let all = [0, 1].map(|at| Actors::open(&nets[at]));
+    let arrays = [0, 1].map(|at| all[at].array_with(1, 2, Rc::clone(&come), |_| Echo));
+    // Both runs wait for messages; nobody polls them to their ends.
+    let run = |at: usize| -> Work<'_> {
+        let actors = &all[at];
+        Box::pin(async move { drop(actors.run().await) })
+    };
+    let mut runs = [run(0), run(1)];
+    runs.iter_mut().for_each(|run| assert!(!poll(run)));
+    rounds(nets, &|| {
+        arrays[0].send(1, "15 bytes, and 1".to_string()).unwrap();
+        let come = Rc::clone(&come);
+        Box::pin(std::future::poll_fn(move |_| match come.take() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }))
+    });
 }
 
 fn operations(nets: &[Live; 2]) {
@@ -215,6 +254,7 @@ fn main() {
     let nets = [net(0), net(1)];
     match std::env::args().nth(1).as_deref() {
         Some("call") => calls(&nets),
+        Some("entry") => entries(&nets),
         Some("operation") => operations(&nets),
         Some("miss") => misses(&nets),
         Some("ordered") => ordered(&nets),

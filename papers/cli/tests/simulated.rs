@@ -325,3 +325,24 @@ fn paper004__long_tables_say_how_far_they_are_without_a_terminal() {
     child.wait().expect("an end");
     assert!(first.starts_with("weft sim: simulated runs: 0 of "), "{first}");
 }
+
+#[test]
+fn paper000__a_figure_has_all_its_points_and_is_repeatable() {
+    let words = ["paper000", "--figure", "15", "--steps", "4", "--json"];
+    let text = SIM.text(&words);
+    assert_eq!(text, SIM.text(&words));
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("one object")).collect();
+    assert_eq!(lines.len(), 4 * 7, "{text}");
+    let speed = |curve: &str, ranks: u64| {
+        let is_it = |line: &&Value| line["curve"] == curve && line["ranks"] == ranks;
+        lines.iter().find(is_it).expect("a point")["simulated"].as_f64().expect("a number")
+    };
+    for curve in ["tcp", "tipc"] {
+        assert!((speed(curve, 1) - 1.0).abs() < 0.1, "{text}");
+        let by_cost = speed(&format!("{curve}, rows by cost"), 23);
+        assert!(by_cost > 1.2 * speed(curve, 23), "{text}");
+    }
+    assert!(SIM.refused(&["paper000", "--figure", "7"]).contains("one of 5, 6, 15, all"));
+    assert!(SIM.refused(&["paper000", "--ns-per-unit", "0"]).contains("nanoseconds from 1"));
+}

@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::runtime::{Actors, Inner};
 use super::store::{AnyStore, Store};
-use super::turn::{Action, Sink};
+use super::turn::Action;
 use super::wire::Content;
 use super::{Actor, ActorCause, ActorError, ArrayId, Index, Section, Shape};
 use crate::net::Net;

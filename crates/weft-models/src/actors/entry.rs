@@ -29,6 +29,17 @@ impl Entry {
         self.sections.borrow().get(&section).cloned()
     }
 
+    /// Returns the rank at which an object is, as far as this rank knows.
+    pub fn rank_of(&self, element: u32, ranks: usize) -> usize {
+        let places = self.places.borrow();
+        let home = || self.shape.home(element, ranks);
+        // Most arrays have objects at their homes alone.
+        match places.is_empty() {
+            true => home(),
+            false => places.get(&element).map_or_else(home, |(rank, _)| *rank as usize),
+        }
+    }
+
     /// True if a section is known, or is the whole array.
     pub fn has(&self, section: u16) -> bool {
         section == 0 || self.sections.borrow().contains_key(&section)

@@ -69,9 +69,7 @@ impl<N: Net> Inner<N> {
         self.collected.balanced.set(balanced);
         for &(array, element, rank, moves) in moves {
             let Some(entry) = self.entry(array) else { continue };
-            let here = entry.places.borrow().get(&element).map(|(rank, _)| *rank as usize);
-            let here = here.unwrap_or_else(|| entry.shape.home(element, self.net.size()));
-            match here == self.net.rank() {
+            match entry.rank_of(element, self.net.size()) == self.net.rank() {
                 true => self.depart(&entry, array, element, rank as usize),
                 false => self.found(Found { array, element, rank, moves }),
             }

@@ -140,12 +140,16 @@ impl<N: Net> Inner<N> {
                 self.channel.room(rank).await;
             }
             let passes = match self.run.after.borrow().front() {
-                Some(Action::Pass(time)) => Some(*time),
+                Some(Action::Pass { array, element, time }) => Some((*array, *element, *time)),
                 _ => None,
             };
-            if let Some(time) = passes {
+            if let Some((array, element, time)) = passes {
+                let since = self.net.now();
                 self.net.compute(time).await;
                 self.run.after.borrow_mut().pop_front();
+                if let (Some(entry), true) = (self.entry(array), self.measures.get()) {
+                    entry.store.add_load(element, self.net.now().since(since));
+                }
                 self.drain();
                 continue;
             }

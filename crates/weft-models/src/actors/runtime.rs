@@ -6,7 +6,7 @@ use super::queue::{Item, Queue, Work};
 use super::store::Ran;
 use super::turn::{Action, Sink};
 use super::wire::{kind, Broken, Content, Found, Head, Note};
-use super::{ActorCause, ActorError, Shape};
+use super::{ActorCause, ActorError, Index};
 use crate::channel::{on_failure, receiver, Channel, MESSAGE_MAX};
 use crate::jobs::Quiescence;
 use crate::net::Net;
@@ -127,6 +127,13 @@ impl<N: Net> Actors<N> {
 impl<N: Net> Inner<N> {
     pub fn entry(&self, array: u16) -> Option<Rc<Entry>> {
         self.arrays.borrow().get(&array).cloned()
+    }
+
+    /// Returns the rank at which an object is, as far as this rank knows.
+    pub fn route(&self, array: u16, element: u32) -> usize {
+        let arrays = self.arrays.borrow();
+        let of = |entry: &Rc<Entry>| entry.rank_of(element, self.net.size());
+        arrays.get(&array).map_or(self.net.rank(), of)
     }
 
     /// Returns an array that a message of another rank names; a missing one ends the run.
@@ -358,7 +365,7 @@ impl<N: Net> Inner<N> {
             let next = {
                 let mut after = self.run.after.borrow_mut();
                 match after.front() {
-                    None | Some(Action::Pass(_)) => return,
+                    None | Some(Action::Pass { .. }) => return,
                     Some(_) => after.pop_front(),
                 }
             };
@@ -395,7 +402,7 @@ impl<N: Net> Inner<N> {
                 }
             }
             Action::Fault { array, element, text } => self.fault(Some((array, element)), text),
-            Action::Pass(_) => {}
+            Action::Pass { .. } => {}
         }
     }
 
@@ -445,15 +452,14 @@ impl<N: Net> Sink for Inner<N> {
         self.net.now()
     }
 
-    fn shape(&self, array: u16) -> Option<Shape> {
-        self.arrays.borrow().get(&array).map(|entry| entry.shape)
-    }
-
-    fn route(&self, array: u16, element: u32) -> usize {
+    fn find(&self, array: u16, index: Index) -> Result<(u32, usize), String> {
         let arrays = self.arrays.borrow();
-        let Some(entry) = arrays.get(&array) else { return self.net.rank() };
-        let place = entry.places.borrow().get(&element).map(|(rank, _)| *rank as usize);
-        place.unwrap_or_else(|| entry.shape.home(element, self.net.size()))
+        let none = || format!("it sends to array {array}, which this rank has not made");
+        let entry = arrays.get(&array).ok_or_else(none)?;
+        let shape = entry.shape;
+        let none = || format!("it sends to index {index} of an array of shape {shape}");
+        let element = shape.number(index).ok_or_else(none)?;
+        Ok((element, entry.rank_of(element, self.net.size())))
     }
 
     fn head(&self, array: u16, element: u32) -> Head {

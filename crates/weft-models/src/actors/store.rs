@@ -87,6 +87,8 @@ pub(super) trait AnyStore {
     fn unpack(&self, packed: &Packed) -> Result<(), String>;
     /// Returns the bytes of an object's state.
     fn state(&self, element: u32) -> Option<Result<Vec<u8>, String>>;
+    /// Adds time to that of an object's turns.
+    fn add_load(&self, element: u32, time: Duration);
     /// Forgets all objects.
     fn clear(&self);
     /// Returns loads and messages since the last call.
@@ -117,7 +119,8 @@ impl<A: Actor> Store<A> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(&element)?;
         let Slot { state, rounds, load, extra, .. } = slot;
-        let since = sink.measures().then(|| sink.now());
+        // Virtual time passes after the turn.
+        let since = (sink.measures() && !sink.time_is_virtual()).then(|| sink.now());
         let mut turn = Turn {
             array: self.array,
             element,
@@ -126,18 +129,13 @@ impl<A: Actor> Store<A> {
             sink,
             rounds,
             extra,
-            computed: Duration::ZERO,
         };
         let done = catch_unwind(AssertUnwindSafe(|| match given {
             Given::Message(message) => state.receive(message, &mut turn),
             Given::Value(section, value) => state.reduced(section, value, &mut turn),
         }));
         if let Some(since) = since {
-            let time = match sink.time_is_virtual() {
-                true => turn.computed,
-                false => sink.now().since(since),
-            };
-            *load += time.as_nanos() as u64;
+            *load += sink.now().since(since).as_nanos() as u64;
         }
         Some(match done {
             Ok(()) => Ran::Done,
@@ -281,6 +279,12 @@ impl<A: Actor> AnyStore for Store<A> {
     fn state(&self, element: u32) -> Option<Result<Vec<u8>, String>> {
         let slots = self.slots.borrow();
         slots.get(&element).map(|slot| postcard::to_allocvec(&slot.state).map_err(text))
+    }
+
+    fn add_load(&self, element: u32, time: Duration) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(&element) {
+            slot.load += time.as_nanos() as u64;
+        }
     }
 
     fn clear(&self) {

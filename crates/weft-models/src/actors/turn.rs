@@ -17,8 +17,8 @@ pub(super) enum Action {
     Contribute { array: u16, section: u16, round: u32, value: Box<dyn Any> },
     /// An object moves to a rank.
     Move { array: u16, element: u32, to: usize },
-    /// Time of computing, before the actions that follow.
-    Pass(Duration),
+    /// Time of an object's computing, before the actions that follow.
+    Pass { array: u16, element: u32, time: Duration },
     /// An object has done something that cannot be.
     Fault { array: u16, element: u32, text: String },
 }
@@ -28,9 +28,11 @@ pub(super) trait Sink {
     fn rank(&self) -> usize;
     fn ranks(&self) -> usize;
     fn now(&self) -> Instant;
-    fn shape(&self, array: u16) -> Option<Shape>;
-    /// Returns the rank at which an object is, as far as this rank knows.
-    fn route(&self, array: u16, element: u32) -> usize;
+    /// Returns the number of an object, and the rank at which it is as far as this rank knows.
+    ///
+    /// # Errors
+    /// There is no such array, or index: the text says so.
+    fn find(&self, array: u16, index: Index) -> Result<(u32, usize), String>;
     /// Returns the head of a message that is sent now.
     fn head(&self, array: u16, element: u32) -> Head;
     /// True if an action takes effect at once.
@@ -57,8 +59,6 @@ pub struct Turn<'a, A: Actor> {
     /// Reductions of the array to which the object has contributed.
     pub(super) rounds: &'a mut u32,
     pub(super) extra: &'a mut Option<Box<Extra>>,
-    /// Time of computing that the object has told.
-    pub(super) computed: Duration,
 }
 
 impl<A: Actor> Turn<'_, A> {
@@ -161,9 +161,9 @@ impl<A: Actor> Turn<'_, A> {
     /// Lets the time of a computation pass where the clock does not see programs compute, in a
     /// simulator. The actions that follow have their effects after that time.
     pub fn compute(&mut self, time: Duration) {
-        self.computed += time;
         if self.sink.time_is_virtual() {
-            self.sink.act(Action::Pass(time));
+            let (array, element) = (self.array, self.element);
+            self.sink.act(Action::Pass { array, element, time });
         }
     }
 
@@ -172,13 +172,10 @@ impl<A: Actor> Turn<'_, A> {
     }
 
     fn send_as<B: Actor>(&mut self, array: u16, to: Index, priority: i32, message: B::Message) {
-        let Some(shape) = self.sink.shape(array) else {
-            return self.fault(format!("it sends to array {array}, which this rank has not made"));
+        let (element, rank) = match self.sink.find(array, to) {
+            Ok(found) => found,
+            Err(text) => return self.fault(text),
         };
-        let Some(element) = shape.number(to) else {
-            return self.fault(format!("it sends to index {to} of an array of shape {shape}"));
-        };
-        let rank = self.sink.route(array, element);
         if rank == self.sink.rank() || priority != 0 || !self.sink.is_direct() {
             if self.sink.measures() {
                 let len = postcard::to_allocvec(&message).map_or(0, |bytes| bytes.len());

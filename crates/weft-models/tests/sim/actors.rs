@@ -278,7 +278,7 @@ fn balance__by_measured_time_of_turns() {
         assert_eq!(here, 12);
         for (balanced, _) in &all {
             assert_eq!(balanced, &all[0].0, "{strategy:?}");
-            assert!((balanced.before - 2.5).abs() < 1e-6, "{balanced:?}");
+            assert!((balanced.before - 2.5).abs() < 0.01, "{balanced:?}");
             assert!(balanced.after < 1.3 && balanced.moved > 1, "{strategy:?}: {balanced:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! `weft sim`: the simulations that reproduce the papers.
 
 mod app;
+mod paper000;
 mod paper004;
 
 pub use weft_simulate::{network, replay, scenario};
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 pub enum Which {
     #[command(subcommand)]
     App(Box<app::Which>),
+    Paper000(paper000::Args),
     Paper004(paper004::Args),
 }
 
@@ -24,6 +26,7 @@ pub fn run(which: &Which) -> Result<ExitCode> {
     weft_simulate::quiet();
     match which {
         Which::App(which) => app::run(which),
+        Which::Paper000(args) => paper000::run(args),
         Which::Paper004(args) => paper004::run(args),
     }
 }

@@ -2,6 +2,7 @@
 //! each target met or not.
 
 mod bytes;
+mod entry;
 mod figures;
 mod grid;
 mod members;
@@ -35,6 +36,8 @@ pub enum Figure {
     ThreadCall,
     /// A call and its answer over TCP.
     TcpCall,
+    /// A message to an object that messages drive at the other rank, and one back.
+    Entry,
     /// An operation that does nothing, on an object at the other rank.
     Operation,
     /// A read of an object that every rank has.
@@ -85,6 +88,7 @@ impl Own for Figure {
             Figure::Call => "call",
             Figure::ThreadCall => "call by another thread",
             Figure::TcpCall => "call over TCP",
+            Figure::Entry => "entry methods",
             Figure::Operation => "operation on a remote object",
             Figure::Read => "read of a replicated object",
             Figure::Miss => "write miss",
@@ -134,6 +138,7 @@ fn measure(rank: &mut Rank, task: &Task, figure: Figure) -> Result<Outcome> {
         Figure::Call => two::call(rank, task),
         Figure::ThreadCall => two::thread_call(rank, task),
         Figure::TcpCall => others::tcp_call(rank, task),
+        Figure::Entry => entry::entry(rank, task),
         Figure::Operation => two::operation(rank, task),
         Figure::Read => two::read(rank, task),
         Figure::Miss => two::miss(rank, task),

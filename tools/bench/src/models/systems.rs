@@ -93,10 +93,11 @@ impl Run<'_> {
     /// Round trips of two ranks.
     fn round_trips(&mut self, peer: &mut Peer, mpi: &mut Mpi) -> Result<()> {
         let tcp = self.bench.bare(Figure::TcpCall);
-        let [call, operation, miss, packets, tcp, threads] = self.scaled_beside(
+        let [call, entry, operation, miss, packets, tcp, threads] = self.scaled_beside(
             SHORT,
             [
                 (subject(Figure::Call), 1e6),
+                (subject(Figure::Entry), 1e6),
                 (subject(Figure::Operation), 1e6),
                 (subject(Figure::Miss), 1e6),
                 (round_trip(), 2e6),
@@ -111,6 +112,7 @@ impl Run<'_> {
         let [ours, own] = mpi.take().map(|half| half.map(|s| s.map(|seconds| seconds * 2e6)));
         for (what, ours, (named, beside), most) in [
             (CALL, call, ("rpc over tcp", tcp), Some(1.25)),
+            ("entry method and one back", entry, ("", None), Some(1.3)),
             ("null operation, remote object", operation, ("", None), Some(1.4)),
             (MISS, miss, ("", None), Some(1.25)),
             ("MPI round trip", ours, (mpi.own(), own), None),

@@ -12,6 +12,7 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::Instant;
 use weft::{Address, Group};
+use weft_models::actors::Actors;
 use weft_models::net::{Blocking, Live};
 use weft_models::objects::{Object, Objects, Placement, Read, Shared};
 use weft_models::regions::Regions;
@@ -70,6 +71,9 @@ pub struct Models {
     pub remote: Shared<Live, Count>,
     replicated: Shared<Live, Count>,
     pub regions: Regions<Live>,
+    pub actors: Actors<Live>,
+    /// Arrays of objects that were made.
+    pub arrays: Cell<u16>,
     // Its tasks end with it.
     _objects: Objects<Live>,
 }
@@ -104,7 +108,9 @@ pub fn models(rank: &mut Rank) -> Result<Rc<Models>> {
     let replicated = net.block_on(class.open(1, Placement::Replicated, Count::default))?;
     let regions = Regions::open(&net);
     let _objects = objects;
-    let models = Models { net, rpc, served, taken, remote, replicated, regions, _objects };
+    let (actors, arrays) = (Actors::open(&net), Cell::default());
+    let models =
+        Models { net, rpc, served, taken, remote, replicated, regions, actors, arrays, _objects };
     let models = Rc::new(models);
     *opened(rank)? = Some(Rc::clone(&models));
     rank.settle()?;

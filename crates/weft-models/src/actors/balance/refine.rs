@@ -8,6 +8,7 @@
 //! left is found by bisection.
 
 use super::{Costs, Loads};
+use std::rc::Rc;
 
 /// The least `t`, and the steps in which it is found.
 const LEAST: f64 = 1.003;
@@ -40,30 +41,42 @@ struct Placement<'a> {
     loads: &'a Loads,
     ranks: Vec<usize>,
     sums: Vec<f64>,
-    /// The receivers of each object's messages, and those that send to it, with the cost of their
-    /// messages between ranks.
-    sends: Vec<Vec<(usize, f64)>>,
-    gets: Vec<Vec<(usize, f64)>>,
+    /// Sender, receiver and cost of messages.
+    edges: Rc<[(usize, usize, f64)]>,
+    /// The receivers of each object's messages, with their cost.
+    sends: Rc<[Vec<(usize, f64)>]>,
 }
 
 impl<'a> Placement<'a> {
     fn new(loads: &'a Loads, costs: Costs) -> Placement<'a> {
-        let count = loads.objects.len();
-        let (mut sends, mut gets) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+        let mut sends = vec![Vec::new(); loads.objects.len()];
+        let mut edges = Vec::new();
         for edge in &loads.edges {
             let cost = edge.messages as f64 * costs.message + edge.bytes as f64 * costs.byte;
             if cost > 0.0 {
                 sends[edge.from].push((edge.to, cost));
-                gets[edge.to].push((edge.from, cost));
+                edges.push((edge.from, edge.to, cost));
             }
         }
         let ranks: Vec<usize> = loads.objects.iter().map(|load| load.rank).collect();
-        let mut sums = vec![0.0; loads.ranks];
-        for (at, load) in loads.objects.iter().enumerate() {
-            let out = sends[at].iter().filter(|(to, _)| ranks[*to] != load.rank);
-            sums[load.rank] += load.seconds + out.map(|(_, cost)| cost).sum::<f64>();
+        let (edges, sends) = (edges.into(), sends.into());
+        let mut placement = Placement { loads, ranks, sums: Vec::new(), edges, sends };
+        placement.sum();
+        placement
+    }
+
+    /// Sums the loads of ranks anew: sums that were kept would gather rounding, and decide between
+    /// equals by it.
+    fn sum(&mut self) {
+        self.sums = vec![0.0; self.loads.ranks];
+        for (load, rank) in self.loads.objects.iter().zip(&self.ranks) {
+            self.sums[*rank] += load.seconds;
         }
-        Placement { loads, ranks, sums, sends, gets }
+        for &(from, to, cost) in self.edges.iter() {
+            if self.ranks[from] != self.ranks[to] {
+                self.sums[self.ranks[from]] += cost;
+            }
+        }
     }
 
     /// Moves objects until no rank is above `t` times the mean. `None` if one stays so.
@@ -80,7 +93,8 @@ impl<'a> Placement<'a> {
                 return Some(self.ranks);
             }
             let (object, to) = self.best(heaviest, mean, most)?;
-            self.move_to(object, to);
+            self.ranks[object] = to;
+            self.sum();
         }
         None
     }
@@ -111,24 +125,5 @@ impl<'a> Placement<'a> {
             }
         }
         best.map(|(_, object, rank)| (object, rank))
-    }
-
-    fn move_to(&mut self, object: usize, to: usize) {
-        let from = self.ranks[object];
-        let seconds = self.loads.objects[object].seconds;
-        self.sums[from] -= seconds;
-        self.sums[to] += seconds;
-        for (other, cost) in &self.sends[object] {
-            let rank = self.ranks[*other];
-            self.sums[from] -= if rank != from { *cost } else { 0.0 };
-            self.sums[to] += if rank != to { *cost } else { 0.0 };
-        }
-        for (other, cost) in &self.gets[object] {
-            let rank = self.ranks[*other];
-            let before = if rank != from { *cost } else { 0.0 };
-            let after = if rank != to { *cost } else { 0.0 };
-            self.sums[rank] += after - before;
-        }
-        self.ranks[object] = to;
     }
 }

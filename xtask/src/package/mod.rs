@@ -6,6 +6,7 @@ mod deb;
 mod image;
 mod source;
 mod suite;
+mod torch;
 mod wheel;
 
 pub use suite::suite;
@@ -20,7 +21,8 @@ const USAGE: &str = "\
 usage: cargo xtask package --out DIR [--only wheel|deb|image|source]... [--debug]
 
   wheel    for pip: commands and MPI provider, for Python 3.9 and newer, with the Python package,
-           for 3.11 and newer; weft_bench, the benchmarks and papers; weft_dev, the C library
+           for 3.11 and newer; weft_bench, the benchmarks and papers; weft_dev, the C library;
+           torch_weft, the backend of torch.distributed
   deb      for Debian and its relatives: weft, weft-agent, weft-bench, libweft-dev
   image    for docker load and podman load: the commands and an example
   source   the files of the commit
@@ -176,6 +178,7 @@ fn package(request: &Request) -> Result<Vec<PathBuf>, String> {
         let staged = Staged::new("/usr", request.debug)?;
         if wants("wheel") {
             made.extend(wheel::make(&staged, out)?);
+            made.push(torch::make(&staged, out)?);
         }
         if wants("deb") {
             made.extend(deb::make(&staged, out)?);

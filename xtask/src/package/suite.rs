@@ -49,8 +49,11 @@ pub fn suite() -> Outcome {
     let wheels: Vec<&PathBuf> =
         made.iter().filter(|file| file.extension().is_some_and(|e| e == "whl")).collect();
     match wheels[..] {
-        [file, benches, library] => wheel(file, [benches, library], &scratch.0, &mut checks),
-        _ => drop(checks.check("three wheels are made", false)),
+        [file, benches, library, torch] => {
+            wheel(file, [benches, library], &scratch.0, &mut checks);
+            torch_wheel(torch, &scratch.0, &mut checks);
+        }
+        _ => drop(checks.check("four wheels are made", false)),
     }
     let debs: Vec<&PathBuf> =
         made.iter().filter(|file| file.extension().is_some_and(|e| e == "deb")).collect();
@@ -175,6 +178,24 @@ fn wheel(file: &Path, others: [&PathBuf; 2], scratch: &Path, checks: &mut Checks
     let left =
         ["bin/weft", "bin/weftd", "bin/weft-bench", "include/weft.h", "lib/weft/libweft-fi.so"];
     checks.check("wheel: nothing is left", !left.iter().any(|name| place.join(name).exists()));
+}
+
+/// Installs the wheel of the backend of torch.distributed without torch: its core needs none.
+fn torch_wheel(file: &Path, scratch: &Path, checks: &mut Checks) {
+    let bin = scratch.join("venv/bin");
+    let mut pip = clean(&bin.join("pip"), "/usr/bin:/bin");
+    let words = ["--quiet", "--disable-pip-version-check", "install", "--no-index", "--no-deps"];
+    if !bin.is_dir()
+        || !checks.check("torch_weft: pip installs it", succeeds(pip.args(words).arg(file)))
+    {
+        return;
+    }
+    let code =
+        "from importlib.metadata import entry_points as points; from torch_weft import _core; \
+                print([p.value for p in points(group='torch.distributed.backends')])";
+    let said = output_of(clean(&bin.join("python"), "/usr/bin:/bin").args(["-c", code]));
+    let found = said.is_some_and(|said| said.contains("torch_weft:register"));
+    checks.check("torch_weft: its core loads, and torch finds it", found);
 }
 
 /// A short benchmark.

@@ -21,7 +21,7 @@ const MODULE: &str = "faces/python/weft";
 const EXTENSION: &str = "weft/_weft.abi3.so";
 
 /// A wheel that is being written, with the table of its files.
-struct Wheel {
+pub(super) struct Wheel {
     zip: ZipWriter<std::fs::File>,
     record: String,
     /// The name of the package, as names of files have it.
@@ -37,14 +37,14 @@ const SMALLEST: i64 = 10;
 const QUICK: i64 = 6;
 
 impl Wheel {
-    fn new(staged: &Staged, name: &'static str, file: &Path) -> Result<Wheel, String> {
+    pub fn new(staged: &Staged, name: &'static str, file: &Path) -> Result<Wheel, String> {
         let made = std::fs::File::create(file);
         let zip = ZipWriter::new(made.map_err(|e| format!("{}: {e}", file.display()))?);
         let level = if staged.debug { QUICK } else { SMALLEST };
         Ok(Wheel { zip, record: String::new(), name, level })
     }
 
-    fn add(&mut self, name: &str, data: &[u8], mode: u32) -> Result<(), String> {
+    pub fn add(&mut self, name: &str, data: &[u8], mode: u32) -> Result<(), String> {
         let failed = |e: &dyn std::fmt::Display| format!("{name}: {e}");
         let options = SimpleFileOptions::default().compression_level(Some(self.level));
         let options = options.unix_permissions(mode);
@@ -76,7 +76,7 @@ impl Wheel {
     }
 
     /// Adds what describes the wheel, and ends it.
-    fn finish(mut self, tag: &str, metadata: &str, file: &Path) -> Result<(), String> {
+    pub fn finish(mut self, tag: &str, metadata: &str, file: &Path) -> Result<(), String> {
         let info = format!("{}-{VERSION}.dist-info", self.name);
         self.add(&format!("{info}/METADATA"), metadata.as_bytes(), 0o644)?;
         let kind = format!(
@@ -89,15 +89,14 @@ impl Wheel {
     }
 }
 
-/// Returns the Python files of the package by their names, sorted.
-fn module() -> Result<Vec<(String, PathBuf)>, String> {
-    let folder = crate::root().join(MODULE);
+/// Returns the Python files of a package by their names, sorted.
+pub(super) fn files_of(folder: &Path, package: &str) -> Result<Vec<(String, PathBuf)>, String> {
     let failed = |e: std::io::Error| format!("{}: {e}", folder.display());
     let mut files = Vec::new();
-    for file in std::fs::read_dir(&folder).map_err(failed)?.flatten() {
+    for file in std::fs::read_dir(folder).map_err(failed)?.flatten() {
         let name = file.file_name().to_string_lossy().into_owned();
         if [".py", ".pyi", ".typed"].iter().any(|end| name.ends_with(end)) {
-            files.push((format!("weft/{name}"), file.path()));
+            files.push((format!("{package}/{name}"), file.path()));
         }
     }
     files.sort();
@@ -171,7 +170,7 @@ fn write(
     };
     let mut wheel = Wheel::new(staged, about.name, file)?;
     if about.name == "weft" {
-        for (name, path) in module()? {
+        for (name, path) in files_of(&crate::root().join(MODULE), about.name)? {
             let text = read(&path)?.replace("@VERSION@", VERSION);
             wheel.add(&name, text.as_bytes(), 0o644)?;
         }

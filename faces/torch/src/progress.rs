@@ -21,6 +21,7 @@ pub fn start(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
 
 fn run(shared: &Shared) {
     let mut state = shared.lock();
+    let mut seen = 0;
     loop {
         let called = std::mem::take(&mut state.called);
         if !called.is_empty() {
@@ -34,20 +35,16 @@ fn run(shared: &Shared) {
         if state.ending {
             return;
         }
-        let seen = state.calls;
-        let is_idle = state.inside().is_ok_and(|inside| !inside.is_busy());
-        if state.leader == Leader::Caller || is_idle {
+        let is_busy = state.inside().is_ok_and(|inside| inside.is_busy());
+        let calls = state.calls;
+        if state.leader == Leader::Caller || calls != seen && !is_busy {
             // A caller that waits, or has just been here, makes progress by itself.
+            seen = calls;
             state.is_idle = true;
             let waited = shared.work.wait_timeout(state, ABSENT);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.is_idle = false;
-            if state.leader == Leader::Caller || state.calls != seen && !is_needed(&mut state) {
-                continue;
-            }
-            if state.ending || !state.called.is_empty() {
-                continue;
-            }
+            continue;
         }
         state.leader = Leader::Own;
         state = shared.lead(state, Leader::Own, LOOK);
@@ -55,11 +52,6 @@ fn run(shared: &Shared) {
             shared.end_of_lead(&mut state);
         }
     }
-}
-
-/// True while an operation is under way.
-fn is_needed(state: &mut crate::shared::State) -> bool {
-    state.inside().is_ok_and(|inside| inside.is_busy())
 }
 
 /// Calls functions of Python. Their exceptions are printed.

@@ -51,6 +51,8 @@ pub struct State {
     pub called: Vec<Arc<Outcome>>,
     /// True while the thread of the process group waits for work.
     pub is_idle: bool,
+    /// True while it is in its sleep on the descriptor, also if another thread leads.
+    own_sleeps: bool,
 }
 
 /// A process group that many threads use.
@@ -118,6 +120,7 @@ impl Shared {
             calls: 0,
             called: Vec::new(),
             is_idle: false,
+            own_sleeps: false,
         };
         Shared {
             origin: Origin::here(),
@@ -286,6 +289,13 @@ impl Shared {
         if state.is_idle && is_busy {
             self.work.notify_all();
         }
+        if state.own_sleeps && !state.ending {
+            // The thread has not left the sleep that a caller took over: it sleeps on.
+            let prepared = |inside: &mut Inside| inside.endpoint().waiting().prepare();
+            if state.inside().is_ok_and(prepared) {
+                (state.leader, state.asleep) = (Leader::Own, true);
+            }
+        }
     }
 
     /// Makes progress for all until an operation ends, and sleeps without the lock if there is
@@ -326,9 +336,11 @@ impl Shared {
         }
         let Some(fd) = waiting.fd().map(|fd| fd.as_raw_fd()) else { return state };
         state.asleep = true;
+        state.own_sleeps |= own == Leader::Own;
         drop(state);
         sleep_on(fd, limit);
         let mut state = self.lock();
+        state.own_sleeps &= own != Leader::Own;
         // Another thread that took over has ended this sleep.
         if state.leader == own && std::mem::replace(&mut state.asleep, false) {
             if let Some(job) = &mut state.job {

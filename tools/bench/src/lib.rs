@@ -36,6 +36,7 @@ pub mod sovia;
 pub mod suite;
 mod takes;
 mod target;
+mod torch;
 mod wait;
 
 pub use register::{work, ADDITION};
@@ -79,7 +80,7 @@ pub struct Args {
     /// Tables and figures of paper 004 of the benchmark models: V,VII,12 [default: all]
     #[arg(long, value_enum, value_delimiter = ',', ignore_case = true)]
     table: Vec<models::Wanted>,
-    /// The Python of the benchmark python, with the package weft [default: python3]
+    /// The Python of the benchmarks python and torch, with their packages [default: python3]
     #[arg(long, value_name = "PROGRAM")]
     python: Option<String>,
     /// Print one JSON object per line instead of tables
@@ -151,6 +152,9 @@ pub enum What {
     /// The package for Python beside Rust, mpi4py, PySyncObj and shared memory of Python, each
     /// target met or not
     Python,
+    /// torch.distributed over weft and over gloo, between lab hosts and inside this host, each
+    /// target met or not
+    Torch,
     /// Work of agents and kernels while ranks compute, compared with ranks, between lab hosts
     Agent,
     /// MPI programs over weft and over TCP, each target met or not: as root between lab hosts, else
@@ -290,6 +294,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interr
         }
         What::Apps => return apps::print(options, json, &mut out),
         What::Python => return python::print(options, args.python.as_deref(), json, &mut out),
+        What::Torch => return torch::print(options, args.python.as_deref(), json, &mut out),
         What::Models => {
             let chosen = (&args.link[..], &args.table[..], &args.ranks[..]);
             let into = (json, args.suite.out.as_deref());

@@ -45,7 +45,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
         What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
-        What::Python => &["--json", "--python"],
+        What::Python | What::Torch => &["--json", "--python"],
         What::Sovia => &["--json", "--out"],
         What::Mpi | What::Collectives | What::Consumers | What::Containers | What::Busy => {
             &["--size", "--json"]

@@ -11,7 +11,7 @@ const MAX_SHARE: usize = 30;
 /// The crate that `cargo run` builds, with all that it builds on.
 const FIRST: &str = "tools/cli/";
 /// The largest number of lines in the crates of the default build.
-const MAX_FIRST: usize = 158_000;
+const MAX_FIRST: usize = 161_000;
 
 /// Returns the folder of each crate, with its name.
 fn crates(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {

@@ -22,6 +22,7 @@ mod setup;
 mod suites;
 mod tidy;
 mod tools;
+mod torch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

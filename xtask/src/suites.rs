@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every suite in order, then one table.
 
 use crate::run::{cargo, counted, output_of, succeeds, Outcome};
-use crate::{book, consumers, fuzz, install, mpi, package, programs, registry, setup, tidy};
+use crate::{book, consumers, fuzz, install, mpi, package, programs, registry, setup, tidy, torch};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,7 @@ const SUITES: &[Suite] = &[
     suite("mpi", Change, mpi::suite, "MPI programs, with MPICH"),
     suite("mpis", Long, mpi::whole, "MPI programs, with all MPIs"),
     suite("consumers", Long, consumers::suite, "programs and test suites of others"),
+    suite("torch", Long, torch::suite, "torch.distributed over weft, with torch from PyPI"),
     suite("install", Change, install::suite, "installed, used and removed"),
     suite("doc", Change, doc, "documentation builds, links resolve"),
     suite("loom", Change, loom, "all interleavings of the rings"),

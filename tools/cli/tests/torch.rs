@@ -69,6 +69,16 @@ fn core__threads_without_torch_are_ranks() {
 }
 
 #[test]
+fn distributed__tests_of_torch_itself() {
+    if std::env::var_os("WEFT_TEST_TORCH_OWN").is_none() {
+        return skip("torch's own tests take minutes: `cargo xtask test --suite torch` runs them");
+    }
+    if let Some(python) = python_with("pytest, expecttest, numpy, torch", "WEFT_TEST_TORCH") {
+        pytest(&python, &package("torch-own"), "test_distributed.py");
+    }
+}
+
+#[test]
 fn package__programs_with_torch_are_ranks() {
     if let Some(python) = python_with("pytest, torch", "WEFT_TEST_TORCH") {
         pytest(&python, &package("torch-package"), "test_torch.py");

@@ -3,7 +3,7 @@
 use super::carrier::Carrier;
 use super::carry::{Did, Task};
 use super::image::{Image, Rest, Use};
-use super::{criu, obstacles, tree, News, Order};
+use super::{criu, obstacles, shared, tree, News, Order};
 use crate::run::frame::{Outgoing, Up};
 use crate::run::rank::{Ends, Rank};
 use crate::run::sys::keep_open;
@@ -95,6 +95,7 @@ impl Arriving {
     fn restore(&mut self) -> Result<()> {
         let image = self.image.as_ref().context("no copy")?;
         let rest = image.rest()?;
+        shared::make(&rest.shared, &image.folder)?;
         let (pmi, pmi_of_rank) = UnixStream::pair()?;
         let (control, control_of_rank) = UnixStream::pair()?;
         let mut streams = [None, None, None];

@@ -1,5 +1,6 @@
 //! The folder of a copy: in memory, for this user alone, gone with its owner.
 
+use super::shared::Shared;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -43,6 +44,8 @@ pub struct Numbers {
 pub struct Rest {
     /// The connections, by the names that CRIU has for them.
     pub inherited: Vec<(String, Use)>,
+    /// Files in memory that go along.
+    pub shared: Vec<Shared>,
     /// The numbers of two of them.
     pub numbers: Numbers,
     /// Bytes for the connection of PMI that the rank has not read.

@@ -3,13 +3,14 @@
 use super::carrier::Carrier;
 use super::carry::{Did, Task};
 use super::image::{Image, Rest, Use};
-use super::{obstacles, tree, News, Order};
+use super::{obstacles, shared, tree, News, Order};
 use crate::run::frame::{read_some, Outgoing, Up};
 use crate::run::rank::Rank;
 use crate::run::sys::descriptor_of;
 use anyhow::{Context, Result};
 use rustix::fs::OFlags;
 use rustix::process::Signal;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use weft::launch::moving;
 
@@ -25,8 +26,10 @@ pub struct Leaving {
     ends: Vec<(Use, OwnedFd)>,
     /// The rank was told to stand still, and has not refused.
     holds: bool,
-    /// The process stands still, as a copy.
-    frozen: bool,
+    /// CRIU copies the process now, and must not be interrupted: it would leave it stopped.
+    copying: bool,
+    /// The rank is to go on with these packet numbers as soon as CRIU has ended.
+    pending: Option<Range<u64>>,
     /// The rank goes on here.
     resumed: bool,
 }
@@ -87,8 +90,8 @@ impl Leaving {
         let (folder, pid) = (image.folder.clone(), rank.pid().as_raw_nonzero().get());
         let task = Task::Give { key, place, folder, pid, sockets };
         let carrier = Some(Carrier::start(&task)?);
-        let (rank, holds, frozen, resumed) = (rank.rank, false, false, false);
-        Ok(Leaving { rank, number, carrier, image, ends, holds, frozen, resumed })
+        let (rank, holds, copying, resumed) = (rank.rank, false, false, false);
+        Ok(Leaving { rank, number, carrier, image, ends, holds, copying, pending: None, resumed })
     }
 
     fn news(&self, up: &mut Outgoing, news: News) {
@@ -103,6 +106,12 @@ impl Leaving {
     pub fn carried(&mut self, rank: &mut Rank, up: &mut Outgoing) {
         let did = self.carrier.as_mut().map(Carrier::did).unwrap_or_default();
         for did in did {
+            if matches!(did, Did::Copied { .. } | Did::Failed { .. }) {
+                self.copying = false;
+                if let Some(runs) = self.pending.take() {
+                    return self.resume(rank, runs, up);
+                }
+            }
             let next = match did {
                 Did::Met => self.hold(rank),
                 Did::Copied { bytes } => self.copied(rank, up, bytes),
@@ -129,7 +138,6 @@ impl Leaving {
 
     /// Notes that the process is copied and stands still, and has the copy sent.
     fn copied(&mut self, rank: &mut Rank, up: &mut Outgoing, bytes: u64) -> Result<()> {
-        self.frozen = true;
         let [pmi, pmi_line, stdin] = rank.unwritten();
         let numbers = rank.numbers.context("the descriptors of the rank")?;
         let stdin_ends = rank.stdin_ends;
@@ -142,6 +150,7 @@ impl Leaving {
             }
             rest.inherited.push((name_of(fd)?, what.clone()));
         }
+        rest.shared = shared::put(rank.pid(), &self.image.folder)?;
         rest.pmi.extend(pmi);
         rest.stdin.extend(stdin);
         self.image.put(&rest)?;
@@ -157,8 +166,9 @@ impl Leaving {
             moving::Word::Held { number } if number == self.number => {
                 self.news(up, News::Held);
                 let copy = self.carrier.as_mut().context("the carrier of the copy ended");
-                if let Err(why) = copy.and_then(|carrier| carrier.tell("copy")) {
-                    self.fail(up, format!("{why:#}"));
+                match copy.and_then(|carrier| carrier.tell("copy")) {
+                    Ok(()) => self.copying = true,
+                    Err(why) => self.fail(up, format!("{why:#}")),
                 }
             }
             moving::Word::Went { number, untold } if number == self.number => {
@@ -180,27 +190,32 @@ impl Leaving {
     pub fn obey(&mut self, rank: &mut Rank, order: &Order, up: &mut Outgoing) -> bool {
         match order {
             Order::Resume { first, last } => {
-                (self.carrier, self.resumed) = (None, true);
-                self.ends.clear();
-                if self.frozen {
-                    tree::signal(rank.pid(), Signal::CONT);
-                    self.frozen = false;
-                }
-                if !self.holds {
-                    // The rank never stood still.
-                    self.news(up, News::Went { untold: 0 });
-                    return false;
-                }
-                let go = moving::Order::Go { number: self.number, runs: *first..*last };
-                let told = rank.control.as_ref().map(|control| control.order(&go));
-                if !matches!(told, Some(Ok(()))) {
-                    let why = "the rank does not hear its launcher".into();
-                    self.news(up, News::Broken { why });
+                match self.copying {
+                    true => self.pending = Some(*first..*last),
+                    false => self.resume(rank, *first..*last, up),
                 }
                 false
             }
             Order::End => true,
             _ => false,
+        }
+    }
+
+    /// Lets the rank go on here.
+    fn resume(&mut self, rank: &Rank, runs: Range<u64>, up: &mut Outgoing) {
+        (self.carrier, self.resumed) = (None, true);
+        self.ends.clear();
+        // A process that was not stopped does not notice it.
+        tree::signal(rank.pid(), Signal::CONT);
+        if !self.holds {
+            // The rank never stood still.
+            return self.news(up, News::Went { untold: 0 });
+        }
+        let go = moving::Order::Go { number: self.number, runs };
+        let told = rank.control.as_ref().map(|control| control.order(&go));
+        if !matches!(told, Some(Ok(()))) {
+            let why = "the rank does not hear its launcher".into();
+            self.news(up, News::Broken { why });
         }
     }
 

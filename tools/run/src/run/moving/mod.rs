@@ -6,6 +6,7 @@
 //! | `leave`, `arrive` | the proxy's part on the host that the rank leaves, and on the other |
 //! | `carry` | the process that copies the rank and sends the copy, and the one that receives it |
 //! | `obstacles` | the descriptors with which a rank cannot move |
+//! | `shared` | files in memory that go along |
 //! | `criu` | the program that copies and restores processes |
 //! | `ask` | `weft migrate`, and the launcher's socket for it |
 
@@ -18,6 +19,7 @@ pub(super) mod image;
 pub mod init;
 pub(super) mod leave;
 pub(super) mod obstacles;
+mod shared;
 mod tree;
 
 use serde::{Deserialize, Serialize};

@@ -294,23 +294,30 @@ mod tests {
     }
 
     #[test]
-    fn enter__sleeps_while_guests_come_one_after_the_other() {
+    fn enter__a_guest_that_comes_again_at_once_finds_the_waiter_again() {
         let lock = Lock::new(false);
-        let ended = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !ended.load(Ordering::SeqCst) {
-                    for _ in 0..100 {
-                        drop(lock.try_enter_guest(std::thread::yield_now));
-                    }
-                    std::thread::yield_now();
+        let visit = lock.try_enter_guest(|| {}).expect("nobody is inside");
+        let noted = || {
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            while std::time::Instant::now() < end {
+                if let Some(waiter) = lock.waiter.lock().unwrap().take() {
+                    return Some(waiter);
                 }
-            });
-            for _ in 0..2000 {
-                drop(lock.enter().unwrap());
+                std::thread::yield_now();
             }
-            ended.store(true, Ordering::SeqCst);
+            None
+        };
+        let again = std::thread::scope(|scope| {
+            scope.spawn(|| drop(lock.enter().unwrap()));
+            let waiter = noted().expect("the caller waits");
+            // A guest that leaves takes the waiter and wakes it; the next one is inside by then.
+            waiter.unpark();
+            let again = noted();
+            drop(visit);
+            waiter.unpark();
+            again
         });
+        assert!(again.is_some(), "the caller sleeps, and no guest knows of it");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! that its ranks have started. These become children of the guard, as of the nearest process that
 //! asked for them, and the guard kills them.
 
+use super::moving::image;
 use super::sys;
 use anyhow::{Context, Result};
 use rustix::process::{getpid, waitid, Pid, Signal, WaitId, WaitIdOptions};
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 /// the proxy has ended, its exit status.
 pub fn begin() -> Result<Option<ExitCode>> {
     rustix::process::set_child_subreaper(Some(getpid()))?;
+    image::prepare();
     let Some(proxy) = sys::split().context("starting the proxy")? else { return Ok(None) };
     // The launcher sees the end of the proxy by the end of these.
     let null = File::open("/dev/null")?;
@@ -28,6 +30,7 @@ pub fn begin() -> Result<Option<ExitCode>> {
         }
     };
     end_children();
+    image::sweep();
     let Some(signal) = status.as_ref().and_then(|status| status.terminating_signal()) else {
         let code = status.and_then(|status| status.exit_status()).unwrap_or(1);
         return Ok(Some(ExitCode::from(code as u8)));

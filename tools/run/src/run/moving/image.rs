@@ -7,11 +7,38 @@ use std::fs;
 use std::os::fd::RawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The file system in memory.
 const MEMORY: &str = "/dev/shm";
 /// Name of the file with what CRIU does not copy.
 const REST: &str = "weft.json";
+
+/// The start of the names of this proxy's folders.
+fn start() -> &'static str {
+    static START: OnceLock<String> = OnceLock::new();
+    START.get_or_init(|| format!("weft-move-{:016x}-", weft_link::random_u64()))
+}
+
+/// Removes all folders of this proxy, which has ended. Called by the guard, which calls
+/// [`prepare`] before it splits.
+pub fn sweep() {
+    sweep_all(start());
+}
+
+fn sweep_all(start: &str) {
+    for entry in fs::read_dir(MEMORY).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(start) {
+            // The folder is in memory: a file that cannot be removed now goes with the machine.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Chooses the names of folders, the same in this process and in those split from it later.
+pub fn prepare() {
+    start();
+}
 
 /// The folder.
 pub struct Image {
@@ -64,7 +91,7 @@ impl Image {
     /// # Errors
     /// Errors of the system.
     pub fn create() -> Result<Image> {
-        let folder = Path::new(MEMORY).join(format!("weft-move-{:016x}", weft_link::random_u64()));
+        let folder = Path::new(MEMORY).join(format!("{}{:016x}", start(), weft_link::random_u64()));
         let made = fs::DirBuilder::new().mode(0o700).create(&folder);
         made.with_context(|| format!("making {}", folder.display()))?;
         Ok(Image { folder })
@@ -93,5 +120,21 @@ impl Drop for Image {
     fn drop(&mut self) {
         // The folder is in memory: a file that cannot be removed now goes with the machine.
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweep__removes_what_a_killed_proxy_left() {
+        let start = format!("weft-test-{:016x}-", weft_link::random_u64());
+        let folder = Path::new(MEMORY).join(format!("{start}1"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("pages"), b"secret").unwrap();
+        sweep_all(&start);
+        assert!(!folder.exists());
     }
 }

@@ -27,6 +27,7 @@ mod models;
 mod mpi;
 mod mxoe;
 pub mod names;
+mod paper000;
 mod python;
 mod register;
 pub mod service;
@@ -163,6 +164,9 @@ pub enum What {
     /// MPI programs, endpoints, socket programs and names beside TCP while two others compute on
     /// each core, each target met or not
     Busy,
+    /// Table 3 of paper 000: one way of a byte by pipes, queues, sockets and links, inside a host
+    /// and between lab hosts, with the paper's figures
+    Paper000,
     /// Pipes, sockets and links side by side, as a report in --out
     Suite,
 }
@@ -304,6 +308,7 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interr
             return mxoe::print(options, (json, args.suite.out.as_deref()), &mut out);
         }
         What::Agent => return service::print(options, json, &mut out),
+        What::Paper000 => return paper000::print(options, json, &mut out),
         What::Ethernet => {
             let table = ("ethernet", &ethernet::PARTS[..]);
             return target::print(table, &links, options, json, &mut out);

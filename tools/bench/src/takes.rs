@@ -44,7 +44,7 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
-        What::Agent | What::Names | What::Sockets | What::Apps => &["--json"],
+        What::Agent | What::Names | What::Sockets | What::Apps | What::Paper000 => &["--json"],
         What::Python | What::Torch => &["--json", "--python"],
         What::Sovia => &["--json", "--out"],
         What::Mpi | What::Collectives | What::Consumers | What::Containers | What::Busy => {

@@ -691,7 +691,7 @@ fn apps__four_ranks_beside_one() {
     }
     let got = lines(&["apps"]);
     let apps: Vec<&str> = got.iter().filter_map(|line| line["what"].as_str()).collect();
-    assert_eq!(apps, ["asp", "awari", "barnes", "leq", "puzzle", "qr", "radix", "sor"]);
+    assert_eq!(apps, ["asp", "awari", "barnes", "dd", "leq", "puzzle", "qr", "radix", "sor"]);
     assert!(got.iter().all(|line| line["peer_name"] == "1 rank"), "{got:?}");
     assert_eq!(got.iter().filter(|line| line["met"].is_boolean()).count(), 5);
 }

@@ -20,7 +20,7 @@ pub struct App {
 }
 
 /// The applications.
-pub const APPS: [App; 8] = [
+pub const APPS: [App; 9] = [
     App { name: "asp", full: &["--nodes", "1024"], small: &["--nodes", "64"], aimed: true },
     App { name: "awari", full: &["--stones", "13"], small: &["--stones", "4"], aimed: true },
     App {
@@ -28,6 +28,12 @@ pub const APPS: [App; 8] = [
         full: &["--bodies", "16384", "--steps", "11"],
         small: &["--bodies", "200"],
         aimed: true,
+    },
+    App {
+        name: "dd",
+        full: &["--example", "laser"],
+        small: &["--tolerance", "1e-2"],
+        aimed: false,
     },
     App {
         name: "leq",

@@ -221,6 +221,7 @@ const WAITING: &[&str] = &[
     "weft_comm_broadcast",
     "weft_comm_reduce",
     "weft_comm_allreduce",
+    "weft_comm_reduce_scatter",
     "weft_comm_gather",
     "weft_comm_allgather",
     "weft_comm_scatter",

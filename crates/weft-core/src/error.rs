@@ -172,7 +172,8 @@ pub enum OpError {
         /// The rank of the group.
         rank: u32,
     },
-    /// Floating-point numbers cannot be combined by operations on bits.
+    /// Values of the type cannot be combined by the operation, such as floating-point numbers by
+    /// operations on bits.
     NoSuchOp,
     /// Too much is queued for the peer: try again after progress (backpressure).
     Busy,
@@ -255,9 +256,12 @@ impl fmt::Display for OpError {
                 "rank {rank} takes part in another collective operation than this rank, or with \
                  other arguments"
             ),
-            OpError::NoSuchOp => {
-                write!(f, "floating-point numbers cannot be combined by operations on bits")
-            }
+            OpError::NoSuchOp => write!(
+                f,
+                "values of this type cannot be combined by this operation: those on bits take \
+                 integers and truth values, averages take floating-point and complex numbers, and \
+                 complex numbers have no order"
+            ),
             OpError::Busy => write!(f, "too much is queued for the peer: try again after progress"),
             OpError::NoHandler => write!(f, "the remote side has no such handler"),
         }

@@ -45,10 +45,40 @@ static int reductions(weft_comm *comm, int me, int size)
     CHECK(weft_comm_tree(comm, WEFT_TREE_DEFAULT));
     if (weft_comm_allreduce(comm, values, results, 2, WEFT_DOUBLE, WEFT_XOR) != WEFT_ARGUMENT ||
         weft_comm_reduce(comm, size, &number, &most, 1, WEFT_INT32, WEFT_MAX) != WEFT_ARGUMENT ||
-        weft_comm_reduce(comm, 0, &number, &most, 1, 10, WEFT_MAX) != WEFT_ARGUMENT ||
-        weft_comm_reduce(comm, 0, &number, &most, 1, WEFT_INT32, 7) != WEFT_ARGUMENT ||
+        weft_comm_reduce(comm, 0, &number, &most, 1, 15, WEFT_MAX) != WEFT_ARGUMENT ||
+        weft_comm_reduce(comm, 0, &number, &most, 1, WEFT_INT32, 8) != WEFT_ARGUMENT ||
         weft_comm_reduce(comm, me, &number, NULL, 1, WEFT_INT32, WEFT_MAX) != WEFT_ARGUMENT)
         return fail("wrong arguments");
+    return 0;
+}
+
+/* Rank r gets a block of r values of the sum; the average of 16-bit numbers. */
+static int blocks(weft_comm *comm, int me, int size)
+{
+    size_t all = (size_t)size * (size - 1) / 2, first = (size_t)me * (me - 1) / 2;
+    size_t *counts = malloc((size_t)size * sizeof *counts);
+    float *values = malloc((all + 1) * sizeof *values), *own = malloc((size_t)size * sizeof *own);
+    /* 1.0 and 3.0 as bfloat16; all ranks have the same. */
+    uint16_t halves[2] = {0x3f80, 0x4040}, means[2] = {0, 0};
+
+    if (counts == NULL || values == NULL || own == NULL)
+        return fail("memory");
+    for (int rank = 0; rank < size; rank++)
+        counts[rank] = (size_t)rank;
+    for (size_t i = 0; i < all; i++)
+        values[i] = (float)(i * (size_t)(me + 1));
+    CHECK(weft_comm_reduce_scatter(comm, values, own, counts, WEFT_FLOAT, WEFT_SUM));
+    for (int i = 0; i < me; i++)
+        if (own[i] != (float)((first + (size_t)i) * (size_t)(size * (size + 1) / 2)))
+            return fail("block");
+    CHECK(weft_comm_allreduce(comm, halves, means, 2, WEFT_BFLOAT16, WEFT_AVERAGE));
+    if (means[0] != halves[0] || means[1] != halves[1])
+        return fail("average");
+    if (weft_comm_allreduce(comm, counts, counts, 1, WEFT_UINT64, WEFT_AVERAGE) != WEFT_ARGUMENT)
+        return fail("average of integers");
+    free(counts);
+    free(values);
+    free(own);
     return 0;
 }
 
@@ -155,6 +185,7 @@ static int some(weft_job *job, int me, int size)
         weft_comm_make(job, 0, ranks, (size_t)count, &other) != WEFT_ARGUMENT)
         return fail("an id in use");
     int bad = reductions(comm, weft_comm_rank(comm), count) ||
+              blocks(comm, weft_comm_rank(comm), count) ||
               parts(comm, weft_comm_rank(comm), count) ||
               requests(job, comm, weft_comm_rank(comm), count);
     CHECK(weft_comm_barrier(comm));
@@ -170,8 +201,8 @@ int main(void)
     CHECK(weft_init(&job));
     CHECK(weft_comm_all(job, &all));
     int me = weft_comm_rank(all), size = weft_comm_size(all);
-    int bad = some(job, me, size) || reductions(all, me, size) || parts(all, me, size) ||
-              requests(job, all, me, size);
+    int bad = some(job, me, size) || reductions(all, me, size) || blocks(all, me, size) ||
+              parts(all, me, size) || requests(job, all, me, size);
     CHECK(weft_comm_barrier(all));
     CHECK(weft_barrier(job));
     if (me == 0 && !bad)

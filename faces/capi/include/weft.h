@@ -75,6 +75,11 @@ extern "C" {
 #define WEFT_UINT64 7        /* uint64_t */
 #define WEFT_FLOAT 8         /* float */
 #define WEFT_DOUBLE 9        /* double */
+#define WEFT_FLOAT16 10      /* 16 bits of IEEE 754; added and multiplied as float, then rounded */
+#define WEFT_BFLOAT16 11     /* 16 bits with the exponent of float, combined in the same way */
+#define WEFT_BOOL 12         /* bytes that are 0 or not; for all ranks only */
+#define WEFT_COMPLEX_FLOAT 13 /* two float: sum, product and average */
+#define WEFT_COMPLEX_DOUBLE 14 /* two double, likewise */
 #define WEFT_SUM 0           /* how they are combined: added; integers wrap */
 #define WEFT_PRODUCT 1       /* multiplied; integers wrap */
 #define WEFT_MIN 2           /* the smallest */
@@ -82,6 +87,7 @@ extern "C" {
 #define WEFT_AND 4           /* bits that all have; integers only, as the next two */
 #define WEFT_OR 5            /* bits that one of them has */
 #define WEFT_XOR 6           /* bits that an odd number of them has */
+#define WEFT_AVERAGE 7       /* the sum, divided by the number of ranks; no integers */
 #define WEFT_NAMES_NEAREST 0 /* an owner of this host, if there is one; otherwise by turns */
 #define WEFT_NAMES_TURN 1    /* one of all owners, by turns */
 #define WEFT_NAMES_UNIQUE 1  /* a claim excludes other owners */
@@ -425,6 +431,13 @@ int weft_comm_allreduce(weft_comm *comm, const void *data, void *result, size_t 
                         int op);
 int weft_comm_iallreduce(weft_comm *comm, const void *data, void *result, size_t count, int type,
                          int op, weft_request **request);
+/* Combines values as weft_comm_allreduce does, and gives each rank one block of the result: the
+ * first counts[0] values to rank 0, the next counts[1] to rank 1, and so on. All ranks pass the
+ * same counts. `result` holds this rank's block. */
+int weft_comm_reduce_scatter(weft_comm *comm, const void *data, void *result, const size_t *counts,
+                             int type, int op);
+int weft_comm_ireduce_scatter(weft_comm *comm, const void *data, void *result,
+                              const size_t *counts, int type, int op, weft_request **request);
 /* Collects a message of every rank at the root: that of rank r at all + r * each, and its length in
  * lens[r], if lens is not null. Lengths may differ; of a message longer than `each` the first part
  * is stored: WEFT_TOO_LONG. On the other ranks `all`, `each` and `lens` are ignored. */

@@ -8,7 +8,7 @@ use crate::request::{Deliver, Pending};
 use crate::sys::Export;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
-use weft::{Element, Op};
+use weft::{Element, Number, Op, OpError, F16};
 
 /// Returns copies of the buffers of a list.
 pub fn each(py: Python<'_>, list: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<u8>>> {
@@ -80,18 +80,46 @@ fn kind_of(memory: &Export) -> Result<char, Fault> {
     let native = if cfg!(target_endian = "little") { '<' } else { '>' };
     let letter = format.strip_prefix(['@', '=', native]).unwrap_or(format);
     match letter {
-        "b" | "B" | "h" | "H" | "i" | "I" | "q" | "Q" | "f" | "d" => Ok(letter.chars().next()),
+        "b" | "B" | "h" | "H" | "i" | "I" | "q" | "Q" | "f" | "d" | "e" | "?" => {
+            Ok(letter.chars().next())
+        }
         // 64 bits where the kernel is Linux on a machine of 64 bits, and not in standard sizes.
         "l" if !format.starts_with(['=', native]) => Ok(Some('q')),
         "L" if !format.starts_with(['=', native]) => Ok(Some('Q')),
         "l" => Ok(Some('i')),
         "L" => Ok(Some('I')),
         _ => Err(Fault::argument(format!(
-            "numbers of type {format:?} cannot be combined: pass integers of 8 to 64 bits, or \
-             floats of 32 or 64 bits"
+            "numbers of type {format:?} cannot be combined: pass integers of 8 to 64 bits, truth \
+             values, or floats of 16, 32 or 64 bits"
         ))),
     }
     .map(|letter| letter.unwrap_or('d'))
+}
+
+/// Returns the type of numbers with a letter.
+fn number_of(letter: char) -> Number {
+    match letter {
+        'b' => Number::I8,
+        'B' => Number::U8,
+        'h' => Number::I16,
+        'H' => Number::U16,
+        'i' => Number::I32,
+        'I' => Number::U32,
+        'q' => Number::I64,
+        'Q' => Number::U64,
+        'e' => Number::F16,
+        'f' => Number::F32,
+        '?' => Number::Bool,
+        _ => Number::F64,
+    }
+}
+
+/// Turns numbers of this machine's byte order into little-endian ones, or back.
+fn turned(mut bytes: Vec<u8>, size: usize) -> Vec<u8> {
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+    }
+    bytes
 }
 
 fn op_of(name: &str) -> Result<Op, Fault> {
@@ -103,8 +131,9 @@ fn op_of(name: &str) -> Result<Op, Fault> {
         "and" => Op::And,
         "or" => Op::Or,
         "xor" => Op::Xor,
+        "average" => Op::Average,
         _ => {
-            let text = format!("op={name:?}: pass sum, product, min, max, and, or, xor");
+            let text = format!("op={name:?}: pass sum, product, min, max, and, or, xor, average");
             return Err(Fault::argument(text));
         }
     })
@@ -159,19 +188,40 @@ impl PyGroup {
     ) -> PyResult<Py<PyAny>> {
         let op = op_of(op).map_err(|fault| fault.raise(py))?;
         let Numbers { kind, bytes, deliver } = numbers;
-        let pending = match kind {
-            'b' => self.begin_combine::<i8>(py, &bytes, op, root),
-            'B' => self.begin_combine::<u8>(py, &bytes, op, root),
-            'h' => self.begin_combine::<i16>(py, &bytes, op, root),
-            'H' => self.begin_combine::<u16>(py, &bytes, op, root),
-            'i' => self.begin_combine::<i32>(py, &bytes, op, root),
-            'I' => self.begin_combine::<u32>(py, &bytes, op, root),
-            'q' => self.begin_combine::<i64>(py, &bytes, op, root),
-            'Q' => self.begin_combine::<u64>(py, &bytes, op, root),
-            'f' => self.begin_combine::<f32>(py, &bytes, op, root),
-            _ => self.begin_combine::<f64>(py, &bytes, op, root),
+        let of = number_of(kind);
+        if !of.takes(op) {
+            return Err(Fault::argument(OpError::NoSuchOp.to_string()).raise(py));
+        }
+        let pending = match (root, of) {
+            (None, _) => self.begin_combine_all(py, bytes, (of, op)),
+            (Some(root), Number::I8) => self.begin_combine::<i8>(py, &bytes, op, root),
+            (Some(root), Number::U8) => self.begin_combine::<u8>(py, &bytes, op, root),
+            (Some(root), Number::I16) => self.begin_combine::<i16>(py, &bytes, op, root),
+            (Some(root), Number::U16) => self.begin_combine::<u16>(py, &bytes, op, root),
+            (Some(root), Number::I32) => self.begin_combine::<i32>(py, &bytes, op, root),
+            (Some(root), Number::U32) => self.begin_combine::<u32>(py, &bytes, op, root),
+            (Some(root), Number::I64) => self.begin_combine::<i64>(py, &bytes, op, root),
+            (Some(root), Number::U64) => self.begin_combine::<u64>(py, &bytes, op, root),
+            (Some(root), Number::F32) => self.begin_combine::<f32>(py, &bytes, op, root),
+            (Some(root), Number::F16) => self.begin_combine::<F16>(py, &bytes, op, root),
+            (Some(root), Number::Bool) => self.begin_combine::<bool>(py, &bytes, op, root),
+            (Some(root), _) => self.begin_combine::<f64>(py, &bytes, op, root),
         };
         pending?.result(py, &deliver)
+    }
+
+    fn begin_combine_all(
+        &self,
+        py: Python<'_>,
+        bytes: Vec<u8>,
+        (of, op): (Number, Op),
+    ) -> PyResult<Pending> {
+        let bytes = turned(bytes, of.size());
+        self.begin(
+            py,
+            |group| group.placed().start_allreduce(bytes, of, op),
+            move |got: Vec<u8>| Outcome::Bytes(turned(got, of.size())),
+        )
     }
 
     fn begin_combine<T: Element>(
@@ -179,20 +229,13 @@ impl PyGroup {
         py: Python<'_>,
         bytes: &[u8],
         op: Op,
-        root: Option<usize>,
+        root: usize,
     ) -> PyResult<Pending> {
         let values = decode::<T>(bytes);
-        match root {
-            Some(root) => self.begin(
-                py,
-                |group| group.reduce(root, values, op),
-                |got: Option<Vec<T>>| got.map_or(Outcome::Nothing, |v| Outcome::Bytes(encode(v))),
-            ),
-            None => self.begin(
-                py,
-                |group| group.allreduce(values, op),
-                |got: Vec<T>| Outcome::Bytes(encode(got)),
-            ),
-        }
+        self.begin(
+            py,
+            |group| group.reduce(root, values, op),
+            |got: Option<Vec<T>>| got.map_or(Outcome::Nothing, |v| Outcome::Bytes(encode(v))),
+        )
     }
 }

@@ -81,6 +81,43 @@ impl Placed<'_> {
         self.allreduce_kernel(bytes, of.kernel(op))
     }
 
+    /// Combines the vectors of all ranks by [`allreduce_bytes`](Self::allreduce_bytes); the result
+    /// comes back in the same memory.
+    pub fn start_allreduce(&self, bytes: Vec<u8>, of: Number, op: Op) -> Started<Vec<u8>> {
+        let kernel = of.kernel(op);
+        let values = bytes.len() / kernel.size;
+        let check = of.takes(op).then_some(()).ok_or(OpError::NoSuchOp);
+        let check = check.and(is(values * kernel.size, bytes.len()));
+        let what = What::of(Kind::Allreduce).values_of(kernel.name, op);
+        self.group.begin_if(check, (what, Some(bytes.len())), move |call| async move {
+            with_owned(bytes, async |field| call.do_allreduce(field, kernel).await).await
+        })
+    }
+
+    /// Combines the vectors of all ranks by [`reduce_scatter_bytes`](Self::reduce_scatter_bytes),
+    /// and returns this rank's block.
+    pub fn start_reduce_scatter(
+        &self,
+        bytes: Vec<u8>,
+        counts: &[usize],
+        (of, op): (Number, Op),
+    ) -> Started<Vec<u8>> {
+        let (kernel, blocks) = (of.kernel(op), blocks(counts));
+        let sum = blocks.last().map_or(0, |last| last.end);
+        let check = of.takes(op).then_some(()).ok_or(OpError::NoSuchOp);
+        let check = check.and(self.group.one_each(counts.len()));
+        let check = check.and(is(sum.saturating_mul(kernel.size), bytes.len()));
+        let what = What::of(Kind::ReduceScatter).values_of(kernel.name, op).counts(counts);
+        let own = counts.get(self.group.rank()).copied().unwrap_or(0);
+        self.group.begin_if(check, (what, Some(bytes.len())), move |call| async move {
+            let (from, into) = (Slots::new(bytes), vec![0; own * kernel.size]);
+            let fields = async |into: &Field<'_>| {
+                call.do_reduce_scatter((&from, into), &blocks, kernel).await
+            };
+            with_owned(into, fields).await
+        })
+    }
+
     fn allreduce_kernel(&self, bytes: &mut [u8], kernel: Kernel) -> Result<(), GroupError> {
         let what = What::of(Kind::Allreduce).values_of(kernel.name, kernel.op);
         let call = Call::new(self.group, what, Some(bytes.len() as u64)).awaited();

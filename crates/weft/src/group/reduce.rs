@@ -128,9 +128,10 @@ impl Call {
             field.write(all, |all| kernel.finish(all, crew.size));
             return Ok(());
         }
+        // The state of a short one is moved for less, since it does not hold that of a long one.
         match self.group.hosts()? {
-            Some(hosts) => self.by_hosts(&hosts, field, &kernel).await,
-            None => self.long(crew, (field, all), &kernel, Some(crew.size)).await,
+            Some(hosts) => Box::pin(self.by_hosts(&hosts, field, &kernel)).await,
+            None => Box::pin(self.long(crew, (field, all), &kernel, Some(crew.size))).await,
         }
     }
 

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use weft::{Element, Op, OpError, Started};
+use weft::{Bf16, Complex, Element, Number, Op, OpError, Started, F16};
 
 /// Integers of 8 bits with a sign.
 pub const WEFT_INT8: c_int = 0;
@@ -36,6 +36,17 @@ pub const WEFT_FLOAT: c_int = 8;
 /// Floating-point numbers of 64 bits.
 pub const WEFT_DOUBLE: c_int = 9;
 
+/// Floating-point numbers of 16 bits (IEEE 754 binary16).
+pub const WEFT_FLOAT16: c_int = 10;
+/// Floating-point numbers of 16 bits with the exponent of 32 bits (bfloat16).
+pub const WEFT_BFLOAT16: c_int = 11;
+/// Truth values: bytes that are 0 or not.
+pub const WEFT_BOOL: c_int = 12;
+/// Complex numbers of two `float`.
+pub const WEFT_COMPLEX_FLOAT: c_int = 13;
+/// Complex numbers of two `double`.
+pub const WEFT_COMPLEX_DOUBLE: c_int = 14;
+
 /// Sum; integers wrap.
 pub const WEFT_SUM: c_int = 0;
 /// Product; integers wrap.
@@ -51,8 +62,12 @@ pub const WEFT_OR: c_int = 5;
 /// The bits that one has, and not the other.
 pub const WEFT_XOR: c_int = 6;
 
+/// The sum, divided by the number of ranks; floating-point and complex numbers only.
+pub const WEFT_AVERAGE: c_int = 7;
+
 /// Operations by their numbers.
-const OPS: [Op; 7] = [Op::Sum, Op::Product, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
+const OPS: [Op; 8] =
+    [Op::Sum, Op::Product, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor, Op::Average];
 
 /// The communicator of an operation, and its job.
 pub(crate) type Ranks<'a> = (&'a WeftComm, &'a WeftJob);
@@ -193,54 +208,176 @@ pub(crate) struct Reduction {
     pub(crate) op: c_int,
 }
 
+/// The ranks that get the result of a reduction.
+#[derive(Clone, Copy)]
+pub(crate) enum Gets {
+    /// All of them.
+    All,
+    /// The root.
+    Root(c_int),
+}
+
 /// Begins a reduction: combines the values of all ranks at a root, or at all ranks.
 ///
 /// # Errors
 /// There is no such root, type or operation, or the type lacks the operation; memory is null,
 /// misaligned or not there.
-pub(crate) fn reduce(ranks: Ranks<'_>, root: Option<c_int>, reduction: Reduction) -> Begun {
-    match reduction.kind {
-        WEFT_INT8 => reduction.of::<i8>(ranks, root),
-        WEFT_UINT8 => reduction.of::<u8>(ranks, root),
-        WEFT_INT16 => reduction.of::<i16>(ranks, root),
-        WEFT_UINT16 => reduction.of::<u16>(ranks, root),
-        WEFT_INT32 => reduction.of::<i32>(ranks, root),
-        WEFT_UINT32 => reduction.of::<u32>(ranks, root),
-        WEFT_INT64 => reduction.of::<i64>(ranks, root),
-        WEFT_UINT64 => reduction.of::<u64>(ranks, root),
-        WEFT_FLOAT => reduction.of::<f32>(ranks, root),
-        WEFT_DOUBLE => reduction.of::<f64>(ranks, root),
-        kind => Err(Fault::argument(format!("there is no type of values {kind}"))),
+pub(crate) fn reduce(ranks: Ranks<'_>, gets: Gets, reduction: Reduction) -> Begun {
+    match (reduction.kind, gets) {
+        (WEFT_INT8, Gets::Root(root)) => reduction.for_root::<i8>(ranks, root),
+        (WEFT_UINT8, Gets::Root(root)) => reduction.for_root::<u8>(ranks, root),
+        (WEFT_INT16, Gets::Root(root)) => reduction.for_root::<i16>(ranks, root),
+        (WEFT_UINT16, Gets::Root(root)) => reduction.for_root::<u16>(ranks, root),
+        (WEFT_INT32, Gets::Root(root)) => reduction.for_root::<i32>(ranks, root),
+        (WEFT_UINT32, Gets::Root(root)) => reduction.for_root::<u32>(ranks, root),
+        (WEFT_INT64, Gets::Root(root)) => reduction.for_root::<i64>(ranks, root),
+        (WEFT_UINT64, Gets::Root(root)) => reduction.for_root::<u64>(ranks, root),
+        (WEFT_FLOAT, Gets::Root(root)) => reduction.for_root::<f32>(ranks, root),
+        (WEFT_DOUBLE, Gets::Root(root)) => reduction.for_root::<f64>(ranks, root),
+        (WEFT_FLOAT16, Gets::Root(root)) => reduction.for_root::<F16>(ranks, root),
+        (WEFT_BFLOAT16, Gets::Root(root)) => reduction.for_root::<Bf16>(ranks, root),
+        (WEFT_COMPLEX_FLOAT, Gets::Root(root)) => reduction.for_root::<Complex<f32>>(ranks, root),
+        (WEFT_COMPLEX_DOUBLE, Gets::Root(root)) => reduction.for_root::<Complex<f64>>(ranks, root),
+        (WEFT_BOOL, Gets::Root(_)) => {
+            Err(Fault::argument("truth values are combined for all ranks only"))
+        }
+        (_, Gets::All) => reduction.for_all(ranks),
+        (kind, _) => Err(no_type(kind)),
     }
 }
 
+fn no_type(kind: c_int) -> Fault {
+    Fault::argument(format!("there is no type of values {kind}"))
+}
+
+/// Types by their numbers, and the size of the parts to which their values are aligned.
+const TYPES: [(Number, usize); 15] = [
+    (Number::I8, 1),
+    (Number::U8, 1),
+    (Number::I16, 2),
+    (Number::U16, 2),
+    (Number::I32, 4),
+    (Number::U32, 4),
+    (Number::I64, 8),
+    (Number::U64, 8),
+    (Number::F32, 4),
+    (Number::F64, 8),
+    (Number::F16, 2),
+    (Number::Bf16, 2),
+    (Number::Bool, 1),
+    (Number::ComplexF32, 4),
+    (Number::ComplexF64, 8),
+];
+
+/// Turns values of this machine's byte order into little-endian ones, or back.
+fn turn(mut bytes: Vec<u8>, part: usize) -> Vec<u8> {
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(part).for_each(<[u8]>::reverse);
+    }
+    bytes
+}
+
+/// Checks memory of the program for so many parts of a size; returns it as bytes.
+///
+/// # Errors
+/// The memory is null, misaligned or not there, or larger than an address space.
+fn aligned(given: Given<u8>, name: &str, count: usize, part: usize) -> Result<Borrowed<u8>, Fault> {
+    let len = count.checked_mul(part);
+    let len = len.ok_or_else(|| Fault::argument("count is beyond all memory"))?;
+    match part {
+        2 => given.cast::<u16>().values(name, count).map(|_| ())?,
+        4 => given.cast::<u32>().values(name, count).map(|_| ())?,
+        8 => given.cast::<u64>().values(name, count).map(|_| ())?,
+        _ => {}
+    }
+    given.values(name, len)
+}
+
+/// The values of a reduction as little-endian bytes, and the size of their parts.
+struct Values {
+    of: (Number, Op),
+    bytes: Vec<u8>,
+    part: usize,
+}
+
 impl Reduction {
-    /// Begins the reduction of values of type `T`.
-    fn of<T: Element>(self, (comm, job): Ranks<'_>, root: Option<c_int>) -> Begun {
+    /// Returns the operation.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    fn op(&self) -> Result<Op, Fault> {
         let op = usize::try_from(self.op).ok().and_then(|at| OPS.get(at).copied());
-        let op = op.ok_or_else(|| Fault::argument(format!("there is no operation {}", self.op)))?;
+        op.ok_or_else(|| Fault::argument(format!("there is no operation {}", self.op)))
+    }
+
+    /// Returns the values.
+    ///
+    /// # Errors
+    /// There is no such type or operation, or the type lacks the operation; memory is null,
+    /// misaligned or not there.
+    fn numbers(&self) -> Result<Values, Fault> {
+        let op = self.op()?;
+        let known = usize::try_from(self.kind).ok().and_then(|at| TYPES.get(at).copied());
+        let (number, part) = known.ok_or_else(|| no_type(self.kind))?;
+        if !number.takes(op) {
+            return Err(Fault::argument(OpError::NoSuchOp.to_string()));
+        }
+        let parts = number.size() / part;
+        let count = self.count.saturating_mul(parts);
+        let bytes = aligned(self.data, "data", count, part)?.copied()?;
+        Ok(Values { of: (number, op), bytes: turn(bytes, part), part })
+    }
+
+    /// Begins the reduction for all ranks.
+    fn for_all(self, (comm, job): Ranks<'_>) -> Begun {
+        let Values { of: (number, op), bytes, part } = self.numbers()?;
+        let result = aligned(self.result, "result", bytes.len() / part, part)?;
+        let started = comm.group.placed().start_allreduce(bytes, number, op);
+        request_of(job, started, move |bytes| {
+            result.put(0, &turn(bytes, part));
+            Ok(WeftStatus::NOTHING)
+        })
+    }
+
+    /// Begins the reduction of values of type `T` to the root.
+    fn for_root<T: Element>(self, (comm, job): Ranks<'_>, root: c_int) -> Begun {
+        let op = self.op()?;
         if !T::takes(op) {
             return Err(Fault::argument(OpError::NoSuchOp.to_string()));
         }
-        let root = root.map(|root| comm.root(root)).transpose()?;
-        let receives = root.is_none_or(|(_, is_root)| is_root);
-        let room = if receives { self.count } else { 0 };
+        let (root, is_root) = comm.root(root)?;
+        let room = if is_root { self.count } else { 0 };
         let data = self.data.cast::<T>().values("data", self.count)?;
         let result = self.result.cast::<T>().values("result", room)?;
         let values = data.copied()?;
-        let deliver = move |values: Vec<T>| {
-            result.put(0, &values);
+        request_of(job, comm.group.reduce(root, values, op), move |values| {
+            values.into_iter().for_each(|values| result.put(0, &values));
             Ok(WeftStatus::NOTHING)
-        };
-        match root {
-            None => request_of(job, comm.group.allreduce(values, op), deliver),
-            Some((root, _)) => {
-                request_of(job, comm.group.reduce(root, values, op), move |values| {
-                    values.map_or(Ok(WeftStatus::NOTHING), deliver)
-                })
-            }
-        }
+        })
     }
+}
+
+/// Begins a reduction of which each rank gets a block: `counts` has their numbers of values.
+///
+/// # Errors
+/// There is no such type or operation, or the type lacks the operation; memory is null, misaligned
+/// or not there.
+pub(crate) fn reduce_scatter(
+    (comm, job): Ranks<'_>,
+    counts: Given<usize>,
+    mut reduction: Reduction,
+) -> Begun {
+    let counts = counts.values("counts", comm.size())?.copied()?;
+    let sum = counts.iter().try_fold(0_usize, |sum, &count| sum.checked_add(count));
+    reduction.count = sum.ok_or_else(|| Fault::argument("counts are beyond all memory"))?;
+    let Values { of, bytes, part } = reduction.numbers()?;
+    let own = counts[comm.group.rank()] * (of.0.size() / part);
+    let result = aligned(reduction.result, "result", own, part)?;
+    let started = comm.group.placed().start_reduce_scatter(bytes, &counts, of);
+    request_of(job, started, move |bytes| {
+        result.put(0, &turn(bytes, part));
+        Ok(WeftStatus::NOTHING)
+    })
 }
 
 /// Begins a gather to the root, or without one an allgather: collects a message of every rank.

@@ -71,6 +71,7 @@ impl<T> Out<*mut T> {
 }
 
 /// The address of values of a program, which are there only if the call needs them.
+#[derive(Clone, Copy)]
 pub(crate) struct Given<T>(*mut T);
 
 impl<T: Copy> Given<T> {

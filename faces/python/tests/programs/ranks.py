@@ -119,6 +119,10 @@ def collectives(job):
     assert world.reduce(numbers, "min", into=into) is (into if me == 0 else None)
     assert numbers == values(me, 2) and into == values(0, 2)
     raises(weft.ArgumentError, lambda: world.allreduce(1, "mean"), "mean", "product")
+    raises(weft.ArgumentError, lambda: world.allreduce(1, "average"), "averages take")
+    assert world.allreduce(float(me), "average") == (size - 1) / 2
+    flags = memoryview(bytearray([me == 0, True])).cast("?")
+    assert world.allreduce(flags, "and").tolist() == [size == 1, True]
     raises(weft.ArgumentError, lambda: world.allreduce(b"bytes?".decode().encode()), "read-only")
     raises(weft.ArgumentError, lambda: world.allreduce(memoryview(b"c").cast("c")), 'type "c"')
     raises(weft.ArgumentError, lambda: world.subset([size], 1), f"no rank {size}")

@@ -2,7 +2,7 @@
 
 use super::functions;
 use crate::entry::{enter, Answer};
-use crate::functions::collective::{self, Begun, Places, Ranks, Reduction};
+use crate::functions::collective::{self, Begun, Gets, Places, Ranks, Reduction};
 use crate::functions::comm::{self, WeftComm};
 use crate::functions::request::WeftRequest;
 use crate::functions::wait;
@@ -147,11 +147,21 @@ both! {
 
     fn weft_comm_reduce | weft_comm_ireduce(
         root: c_int, data: *const c_void, result: *mut c_void, count: usize, kind: c_int, op: c_int,
-    ) |ranks| collective::reduce(ranks, Some(root), values((data, result), count, (kind, op)));
+    ) |ranks| {
+        let reduction = values((data, result), count, (kind, op));
+        collective::reduce(ranks, Gets::Root(root), reduction)
+    };
 
     fn weft_comm_allreduce | weft_comm_iallreduce(
         data: *const c_void, result: *mut c_void, count: usize, kind: c_int, op: c_int,
-    ) |ranks| collective::reduce(ranks, None, values((data, result), count, (kind, op)));
+    ) |ranks| collective::reduce(ranks, Gets::All, values((data, result), count, (kind, op)));
+
+    fn weft_comm_reduce_scatter | weft_comm_ireduce_scatter(
+        data: *const c_void, result: *mut c_void, counts: *const usize, kind: c_int, op: c_int,
+    ) |ranks| {
+        let reduction = values((data, result), 0, (kind, op));
+        collective::reduce_scatter(ranks, Given::new(counts), reduction)
+    };
 
     fn weft_comm_gather | weft_comm_igather(
         root: c_int, data: *const c_void, len: usize, all: *mut c_void, each: usize,

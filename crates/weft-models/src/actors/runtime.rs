@@ -240,9 +240,8 @@ impl<N: Net> Inner<N> {
             other => self.fault(None, format!("a message of rank {from} is of kind {other}")),
         }
         self.drain();
-        if self.has_work() {
-            self.wake();
-        }
+        // Also after a turn at once: a wait whose messages come spins for the next one.
+        self.wake();
     }
 
     /// True if the program of this rank has something to do in its run.

@@ -44,6 +44,7 @@ pub const WEFT: Meanings = &[
     ("const int *ranks", "the ranks of the members, in the same order at each"),
     ("int *ranks", "memory for the ranks"),
     ("size_t count", "number of entries, or of values"),
+    ("const size_t *counts", "the number of values of each rank's block, the same at all ranks"),
     ("weft_group **group", "where the handle of the group is stored"),
     ("weft_group *group", "the group"),
     ("int tree", "WEFT_TREE_FLAT, ..._CHAIN, ..._BINARY, ..._BINOMIAL, or ..._DEFAULT"),

@@ -33,6 +33,7 @@ mod register;
 pub mod service;
 mod shmem;
 pub mod sockets;
+mod sources;
 pub mod sovia;
 pub mod suite;
 mod takes;

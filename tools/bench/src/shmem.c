@@ -8,7 +8,7 @@
  * Prints "weft-shmem NAME" and "weft-bench SIZE SECONDS", seconds of one operation, if all values
  * are right, else "weft-failed REASON". */
 #define _GNU_SOURCE
-#include <sched.h>
+#include "pin.h"
 #include <shmem.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,21 +46,6 @@ static void get_word(void) {
     shmem_getmem(&copy, &ticket, sizeof copy, 1);
     wrong += copy != 0;
     done++;
-}
-
-/* Binds each PE to a core if there are enough, as program.c does. */
-static void pin(int pe) {
-    cpu_set_t all, one;
-    if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2)
-        return;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all) || pe-- > 0)
-            continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        sched_setaffinity(0, sizeof one, &one);
-        return;
-    }
 }
 
 static double timed(void (*once)(void), long count) {
@@ -105,7 +90,7 @@ int main(int argc, char **argv) {
         printf("weft-failed a job of %d PEs has started, not of 2\n", pes);
         return 1;
     }
-    pin(pe);
+    pin(pe, pes);
     shmem_barrier_all();
     if (pe == 0) {
         each = measure(once, atof(argv[2]));

@@ -2,6 +2,7 @@
 
 use crate::mpi::job::last_words;
 use crate::mpi::parse;
+use crate::sources::in_c;
 use anyhow::{bail, ensure, Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -59,8 +60,8 @@ pub fn find(folders: Vec<PathBuf>, programs: &[&str]) -> Result<PathBuf> {
 /// # Errors
 /// The compiler fails.
 pub fn compile(oshcc: &Path, folder: &Path) -> Result<PathBuf> {
-    let (source, program) = (folder.join("shmem.c"), folder.join("shmem"));
-    std::fs::write(&source, include_str!("shmem.c"))?;
+    let (source, program) =
+        (in_c(folder, "shmem.c", include_str!("shmem.c"))?, folder.join("shmem"));
     let mut command = Command::new(oshcc);
     command.arg("-o").args([&program, &source]).arg("-O2").stdin(Stdio::null());
     let output = command.output().with_context(|| format!("{}", oshcc.display()))?;

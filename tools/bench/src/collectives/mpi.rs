@@ -3,6 +3,7 @@
 use super::Layout;
 use crate::mpi::job::{compile, Hosts, Job, Subject};
 use crate::mpi::{own, usual, words};
+use crate::sources::in_c;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use weft_run::folder::Folder;
@@ -61,8 +62,7 @@ impl Peers {
     /// # Errors
     /// The program's text cannot be written.
     pub fn find(folder: Folder) -> Result<Peers> {
-        let source = folder.0.join("collectives.c");
-        std::fs::write(&source, include_str!("program.c"))?;
+        let source = in_c(&folder.0, "collectives.c", include_str!("program.c"))?;
         let (all, mut notes) = detect::all();
         let mut mpis = Vec::new();
         for mpi in all {

@@ -2,8 +2,8 @@
  * Prints "weft-bench OPERATION SIZE SECONDS" for each, seconds of one operation. SIZE is the bytes
  * of the whole vector: the one that is summed, or the one that is gathered or exchanged. */
 #define _GNU_SOURCE
+#include "pin.h"
 #include <mpi.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,22 +40,6 @@ static void alltoall(int size) {
     MPI_Alltoall(out, each, MPI_BYTE, in, each, MPI_BYTE, MPI_COMM_WORLD);
 }
 
-/* Binds each rank to a core if there are enough. */
-static void pin(void) {
-    cpu_set_t all, one;
-    if (sched_getaffinity(0, sizeof all, &all) != 0 || ranks > CPU_COUNT(&all))
-        return;
-    int nth = rank;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all) || nth-- > 0)
-            continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        sched_setaffinity(0, sizeof one, &one);
-        return;
-    }
-}
-
 typedef void Once(int size);
 
 static const struct {
@@ -87,7 +71,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    pin();
+    pin(rank, ranks);
     double wanted = atof(argv[1]);
     for (int a = 2; a < argc; a++) {
         const char *colon = strchr(argv[a], ':');

@@ -12,6 +12,7 @@ use super::rank::{Probe, Task};
 use super::table::{Better, Other, Row, Table};
 use super::target::{text, Aim, Check};
 use super::{Options, CONFIG, MTU};
+use crate::sources::in_c;
 use anyhow::{bail, Result};
 use indicatif::ProgressBar;
 use job::{compile, Hosts, Job, Subject};
@@ -466,8 +467,7 @@ fn target(size: usize, endpoint: bool) -> Aim {
 /// Returns the MPIs that can use weft, each with the program compiled, and the reasons why others
 /// are left out.
 pub(crate) fn installed(folder: &Path) -> Result<(PathBuf, Vec<Installed>, Vec<String>)> {
-    let source = folder.join("program.c");
-    std::fs::write(&source, include_str!("program.c"))?;
+    let source = in_c(folder, "program.c", include_str!("program.c"))?;
     let provider = judge::provider();
     let (all, mut notes) = detect::all();
     let mut mpis = Vec::new();

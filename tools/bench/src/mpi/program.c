@@ -10,8 +10,8 @@
  * broadcast: MPI_Bcast of the second rank, until the last rank has it (all ranks share a clock);
  * broadcasts: MPI_Bcast of many of the second rank. */
 #define _GNU_SOURCE
+#include "pin.h"
 #include <mpi.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,23 +146,6 @@ static double broadcast(int size, long count) {
     return sum;
 }
 
-/* Binds each rank to a core if there are enough: two ranks that share a core by chance spoil the
- * figures. With more ranks than cores the system places them. */
-static void pin(void) {
-    cpu_set_t all, one;
-    if (sched_getaffinity(0, sizeof all, &all) != 0 || ranks > CPU_COUNT(&all))
-        return;
-    int nth = rank;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all) || nth-- > 0)
-            continue;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        sched_setaffinity(0, sizeof one, &one);
-        return;
-    }
-}
-
 typedef void Once(int size);
 typedef double Many(int size, long count);
 
@@ -185,7 +168,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    pin();
+    pin(rank, ranks);
     Once *once = strcmp(argv[1], "pingpong") == 0     ? pingpong
                  : strcmp(argv[1], "poll") == 0       ? poll
                  : strcmp(argv[1], "exchange") == 0   ? exchange

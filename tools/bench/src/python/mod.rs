@@ -5,18 +5,15 @@ use crate::models::Figure;
 use crate::pair::{core, Sample, Subject};
 use crate::progress::Plan;
 use crate::rank::Probe;
-use crate::sys::{prepare, Setup};
+use crate::sources::{output, Script};
 use crate::table::{figure, human, Better, Other, Row, Table};
 use crate::target::{self, Aim, Check};
 use crate::{Bench, LinkName, Options};
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, Context, Result};
 use serde::Deserialize;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use weft_run::folder::Folder;
-use weft_run::limited::output_within;
 use weft_run::program;
 
 /// The program that all processes run.
@@ -63,26 +60,13 @@ struct Found {
 
 struct Run<'a> {
     options: &'a Options,
-    python: &'a str,
-    program: PathBuf,
+    script: &'a Script,
     found: Found,
     /// Ranks in Rust.
     bench: Option<Bench<'a>>,
     plan: Plan,
     checks: Vec<Check>,
     notes: Vec<String>,
-}
-
-/// Runs a command of two processes that end with this one; returns its output.
-fn output(mut command: Command) -> Result<String> {
-    prepare(&mut command, Setup { inherited: vec![], cpus: None, host: None });
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = output_within(command, RUN).with_context(|| format!("running {program}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last: Vec<&str> = said.lines().rev().take(4).collect();
-    let last = last.into_iter().rev().collect::<Vec<_>>().join(" / ");
-    ensure!(output.status.success(), "{}: {last}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Returns the seconds that a program has printed.
@@ -93,14 +77,9 @@ fn seconds(said: &str) -> Result<f64> {
 }
 
 /// Returns what a Python has.
-fn look(python: &str, program: &PathBuf) -> Result<Found> {
-    let mut command = Command::new(python);
-    command.arg(program).arg("check");
-    let said = output(command).with_context(|| {
-        format!("{python} does not run: name a Python of version 3.11 or newer by --python")
-    })?;
-    let line = said.lines().last().unwrap_or_default();
-    let found: Found = serde_json::from_str(line).context("the packages of a Python")?;
+fn look(script: &Script) -> Result<Found> {
+    let found: Found = script.check()?;
+    let python = &script.python;
     if let Some(why) = &found.weft {
         bail!(
             "{python} does not import the package weft ({why}): install the wheel \
@@ -141,16 +120,16 @@ impl Run<'_> {
                 role
             }
             Way::Alone(role) => {
-                command = Command::new(self.python);
-                command.arg(&self.program).args([role, &iters.to_string()]);
-                return Ok(seconds(&output(command)?)? * 1e6);
+                command = Command::new(&self.script.python);
+                command.arg(&self.script.program).args([role, &iters.to_string()]);
+                return Ok(seconds(&output(command, RUN)?)? * 1e6);
             }
         };
-        command.arg(self.python).arg(&self.program).args([role, &iters.to_string()]);
+        command.arg(&self.script.python).arg(&self.script.program).args([role, &iters.to_string()]);
         if role.starts_with("array") {
             command.arg(size.to_string());
         }
-        Ok(seconds(&output(command)?)? * 1e6)
+        Ok(seconds(&output(command, RUN)?)? * 1e6)
     }
 
     /// Measures one repetition of ranks in Rust.
@@ -305,19 +284,17 @@ pub fn print(
     json: bool,
     out: &mut impl Write,
 ) -> Result<()> {
-    let python = python.unwrap_or("python3");
-    let folder = Folder::new()?;
-    let program = folder.0.join("bench.py");
-    std::fs::write(&program, PROGRAM).context("writing the program")?;
-    let found = look(python, &program)?;
+    let script = &Script::new(python, PROGRAM)?;
+    let found = look(script)?;
     // Ranks in Rust have one repetition in each turn.
     let single = Options { repeat: 1, ..options.clone() };
     let started = Bench::start(LinkName::Shm, &single);
-    let mut notes = vec![format!("{python}: version {}, ranks bound to cores", found.python)];
+    let mut notes =
+        vec![format!("{}: version {}, ranks bound to cores", script.python, found.python)];
     let bench = started.map_err(|why| notes.push(format!("FAILED: ranks in Rust: {why:#}"))).ok();
     let plan = Plan::of(options.repeat() as usize * (2 + 2 + 3 * ARRAYS.len() + 2 + 2));
     let checks = Vec::new();
-    let mut run = Run { options, python, program, found, bench, plan, checks, notes };
+    let mut run = Run { options, script, found, bench, plan, checks, notes };
     let results = [run.read(), run.call(), run.arrays(), run.change(), run.region()];
     let failed: Vec<_> = results.into_iter().filter_map(Result::err).collect();
     run.notes.extend(failed.iter().map(|why| format!("FAILED: {why:#}")));

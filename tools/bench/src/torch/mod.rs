@@ -3,6 +3,7 @@
 
 use crate::pair::Sample;
 use crate::progress::Plan;
+use crate::sources::Script;
 use crate::sys::{prepare, Setup};
 use crate::table::{figure, Better, Other, Row, Table};
 use crate::target::{self, Aim, Check};
@@ -12,12 +13,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use weft_lab::client::{plan, Attached};
 use weft_lab::spec::Conditions;
-use weft_run::folder::Folder;
 use weft_run::limited::output_within;
 use weft_run::program;
 
@@ -50,22 +49,21 @@ enum Place {
 
 struct Run<'a> {
     options: &'a Options,
-    python: &'a str,
-    program: PathBuf,
+    script: &'a Script,
     plan: Plan,
     checks: Vec<Check>,
     notes: Vec<String>,
 }
 
 /// Returns a command whose process ends with this one.
-fn command(words: &[String], host: Option<&str>, place: &Place) -> Result<Command> {
-    let mut command = match (place, host) {
-        (Place::Lab(lab), Some(host)) => {
+fn command(words: &[String], host: &str, place: &Place) -> Result<Command> {
+    let mut command = match place {
+        Place::Lab(lab) => {
             let mut command = Command::new(program::weft()?);
             command.args(["lab", "--name", &lab.name, "exec", host, "--"]).args(words);
             command
         }
-        _ => {
+        Place::Host => {
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]);
             command
@@ -129,11 +127,11 @@ impl Run<'_> {
     fn ranks(&self, place: &Place, backend: &str) -> Result<Figures> {
         let (address, port) = place.store()?;
         let share = if self.options.quick { "50" } else { "1" };
-        let program = self.program.display().to_string();
-        let words = [self.python.into(), program, backend.into(), share.into()];
+        let program = self.script.program.display().to_string();
+        let words = [self.script.python.clone(), program, backend.into(), share.into()];
         let rank = |rank: usize| -> Result<Command> {
             let host = format!("h{}", rank + 1);
-            let mut command = command(&words, Some(&host), place)?;
+            let mut command = command(&words, &host, place)?;
             command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2");
             command.env("MASTER_ADDR", &address).env("MASTER_PORT", port.to_string());
             command.env("OMP_NUM_THREADS", "1").env(
@@ -217,14 +215,9 @@ fn table(
 }
 
 /// Returns what a Python has.
-fn look(python: &str, program: &str) -> Result<Found> {
-    let words = [python.to_owned(), program.to_owned(), "check".to_owned()];
-    let done = output_within(command(&words, None, &Place::Host)?, RUN).with_context(|| {
-        format!("{python} does not run: name a Python of version 3.11 or newer by --python")
-    })?;
-    let said = String::from_utf8_lossy(&done.stdout);
-    let line = said.lines().last().unwrap_or_default();
-    let found: Found = serde_json::from_str(line).context("the packages of a Python")?;
+fn look(script: &Script) -> Result<Found> {
+    let found: Found = script.check()?;
+    let python = &script.python;
     if !found.missing.is_empty() {
         bail!(
             "{python} has no {}: install torch, and the wheel of torch-weft (`cargo xtask package \
@@ -246,15 +239,13 @@ pub fn print(
     json: bool,
     out: &mut impl Write,
 ) -> Result<()> {
-    let python = python.unwrap_or("python3");
-    let folder = Folder::new()?;
-    let program = folder.0.join("bench.py");
-    std::fs::write(&program, PROGRAM).context("writing the program")?;
-    let found = look(python, &program.display().to_string())?;
+    let script = &Script::new(python, PROGRAM)?;
+    let found = look(script)?;
     let version = found.version.unwrap_or_default();
-    let notes = vec![format!("{python}: torch {version}; two ranks, one thread of torch each")];
+    let notes =
+        vec![format!("{}: torch {version}; two ranks, one thread of torch each", script.python)];
     let plan = Plan::of(options.repeat() as usize * 4);
-    let mut run = Run { options, python, program, plan, checks: Vec::new(), notes };
+    let mut run = Run { options, script, plan, checks: Vec::new(), notes };
     let mut failed = Vec::new();
     for place in [Place::lab(), Ok(Place::Host)] {
         failed.extend(place.and_then(|place| run.measure(&place)).err());

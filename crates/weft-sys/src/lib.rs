@@ -12,6 +12,7 @@
 //! - [`epoll`]: descriptors that are waited for together.
 //! - [`forks`]: copies of this process.
 //! - [`threads`]: threads that take no signals from the program.
+//! - [`lock`]: a lock whose holder learns that other threads wait for it.
 //! - [`memory`]: memory of another process that can be mapped without a risk.
 //!
 //! Unsafe code stands in the `sys` module only.
@@ -21,6 +22,7 @@
 pub mod agent;
 mod bulk;
 pub mod foreign;
+pub mod lock;
 pub mod memory;
 pub mod passing;
 pub mod peer;

@@ -14,10 +14,11 @@ use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use std::any::Any;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use weft_link::copied::Origin;
+use weft_sys::lock::Lock;
 
 /// Longest time between two looks for signals, which may have come to another thread.
 const LOOK: Duration = Duration::from_millis(200);
@@ -55,10 +56,8 @@ pub trait Executes: Any + Send + Sync {
 /// A job that many threads use.
 pub struct Gate {
     origin: Origin,
-    state: Mutex<State>,
+    state: Lock<State>,
     progressed: Condvar,
-    /// Number of threads that wait for the lock.
-    waiting: AtomicUsize,
     spin: Duration,
     /// Time after which a wait is worth a line in the log.
     warn_after: Duration,
@@ -83,7 +82,7 @@ struct Leading<'a>(&'a Gate);
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        self.0.end_of_lead(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.end_of_lead(&mut self.0.state.lock());
     }
 }
 
@@ -113,9 +112,8 @@ impl Gate {
         let state = State { job, leader: false, asleep: false, ending: false, followers: 0 };
         Gate {
             origin: Origin::here(),
-            state: Mutex::new(state),
+            state: Lock::new(state),
             progressed: Condvar::new(),
-            waiting: AtomicUsize::new(0),
             spin,
             warn_after,
             limit: AtomicU64::new(0),
@@ -179,26 +177,13 @@ impl Gate {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        match self.state.try_lock() {
-            Ok(state) => return state,
-            // A panic leaves the endpoint itself intact.
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        state
-    }
-
     /// Calls `f` under the lock. It must not enter the interpreter.
     ///
     /// # Errors
     /// The job was left, or this process is a copy; the error of `f`.
     pub fn with<T>(&self, f: impl FnOnce(&mut Inside) -> Result<T, Fault>) -> Result<T, Fault> {
         self.check_origin()?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let result = f(state.inside()?);
         match state.asleep {
             // An operation begun here may need a retransmission before the leader would wake.
@@ -226,7 +211,7 @@ impl Gate {
     /// still there.
     pub fn end_of_models(&self, f: impl FnOnce(&mut Models)) {
         if self.origin.is_here() {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if let Some(models) = state.job.as_mut().and_then(|job| job.get().used_models()) {
                 f(models);
             }
@@ -236,7 +221,7 @@ impl Gate {
     /// Forgets an operation, if the job is still there.
     pub fn forget(&self, number: u64) {
         if self.origin.is_here() {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if let Some(job) = &mut state.job {
                 job.get().forget(number);
             }
@@ -246,7 +231,7 @@ impl Gate {
     /// Ends the watch of a receive from any rank over the other ranks, if the job is still there.
     pub fn end_senders(&self, senders: Option<Senders>) {
         let Some(senders) = senders.filter(|_| self.origin.is_here()) else { return };
-        if let Some(job) = &mut self.lock().job {
+        if let Some(job) = &mut self.state.lock().job {
             senders.end(job.get());
         }
     }
@@ -306,7 +291,7 @@ impl Gate {
         look: &mut impl FnMut(&mut Inside) -> Result<Option<T>, Fault>,
     ) -> Result<Round<T>, Fault> {
         self.check_origin()?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let end = Instant::now() + LOOK;
         let mut at_once = true;
         loop {
@@ -367,7 +352,7 @@ impl Gate {
         if !self.origin.is_here() {
             return;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.followers > 0 {
             self.progressed.notify_all();
         }
@@ -400,10 +385,10 @@ impl Gate {
             if begun.elapsed() >= self.spin {
                 break;
             }
-            if self.waiting.load(Ordering::Relaxed) > 0 {
+            if self.state.is_awaited() {
                 drop(state);
                 std::thread::yield_now();
-                state = self.lock();
+                state = self.state.lock();
             }
         }
         let endpoint = state.inside()?.endpoint();
@@ -416,7 +401,7 @@ impl Gate {
         state.asleep = true;
         drop(state);
         let signalled = !sleep_on(fd, limit);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.asleep = false;
         if let Some(job) = &mut state.job {
             job.get().endpoint().waiting().finish();
@@ -426,7 +411,7 @@ impl Gate {
 
     /// True if this process has joined the job, and has not left it.
     pub fn is_here(&self) -> bool {
-        self.origin.is_here() && self.lock().inside().is_ok()
+        self.origin.is_here() && self.state.lock().inside().is_ok()
     }
 
     /// Leaves the job; false if it was left before.
@@ -435,7 +420,7 @@ impl Gate {
     /// This process is a copy.
     pub fn finish(&self) -> Result<bool, Fault> {
         self.check_origin()?;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.ending || state.job.is_none() {
             return Ok(false);
         }

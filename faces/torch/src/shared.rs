@@ -12,11 +12,11 @@ use crate::outcome::Outcome;
 use crate::sys::{sleep_on, Owned};
 use pyo3::{Py, PyAny};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weft::Group;
 use weft_link::copied::Origin;
+use weft_sys::lock::Lock;
 
 /// Longest time between two looks for signals, which may have come to another thread.
 pub const LOOK: Duration = Duration::from_millis(200);
@@ -58,12 +58,10 @@ pub struct State {
 /// A process group that many threads use.
 pub struct Shared {
     origin: Origin,
-    state: Mutex<State>,
+    state: Lock<State>,
     progressed: Condvar,
     /// Wakes the thread of the process group.
     pub work: Condvar,
-    /// Number of threads that wait for the lock.
-    waiting: AtomicUsize,
     spin: Duration,
 }
 
@@ -124,10 +122,9 @@ impl Shared {
         };
         Shared {
             origin: Origin::here(),
-            state: Mutex::new(state),
+            state: Lock::new(state),
             progressed: Condvar::new(),
             work: Condvar::new(),
-            waiting: AtomicUsize::new(0),
             spin: Duration::from_micros(spin),
         }
     }
@@ -138,16 +135,7 @@ impl Shared {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        match self.state.try_lock() {
-            Ok(state) => return state,
-            // A panic leaves the endpoint itself intact.
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        state
+        self.state.lock()
     }
 
     /// Begins an operation on tensors, which are kept until it has ended. With `is_sync` the caller
@@ -319,7 +307,7 @@ impl Shared {
             if would_sleep || begun.elapsed() >= self.spin.min(limit) {
                 break;
             }
-            if self.waiting.load(Ordering::Relaxed) > 0 {
+            if self.state.is_awaited() {
                 drop(state);
                 std::thread::yield_now();
                 state = self.lock();

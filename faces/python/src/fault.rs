@@ -7,6 +7,7 @@ use weft_models::rpc::{CallError, Cause};
 /// The class of an exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    Actor,
     Agent,
     Argument,
     Busy,
@@ -24,6 +25,7 @@ pub enum Kind {
 impl Kind {
     fn class(self) -> &'static str {
         match self {
+            Kind::Actor => "ActorError",
             Kind::Agent => "AgentError",
             Kind::Argument => "ArgumentError",
             Kind::Busy => "BusyError",

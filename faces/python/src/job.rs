@@ -5,7 +5,7 @@ use crate::gate::Gate;
 use crate::group::PyGroup;
 use crate::inside::{Inside, WORLD};
 use crate::number::number;
-use crate::objects::{PyMessages, Worker};
+use crate::objects::{PyActors, PyMessages, Worker};
 use crate::queue::PyQueue;
 use crate::region::{self, PyRegion};
 use pyo3::prelude::*;
@@ -165,6 +165,12 @@ impl PyJob {
         delete.call1((slf, object)).map(|_| ())
     }
 
+    /// Returns the actors of the job: arrays of objects that messages drive. All ranks call this.
+    fn actors(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        let open = slf.py().import("weft._actors")?.getattr("open_actors")?;
+        Ok(open.call1((slf,))?.unbind())
+    }
+
     /// The longest time of a call that waits for other ranks, in seconds; `None`: there is no
     /// limit. A call that takes longer raises `TimeoutError`.
     #[getter]
@@ -186,6 +192,11 @@ impl PyJob {
     /// Returns the messages of shared objects.
     fn _messages(&self) -> PyMessages {
         PyMessages { gate: Arc::clone(&self.gate) }
+    }
+
+    /// Returns the arrays of actors.
+    fn _driven(&self) -> PyActors {
+        PyActors { gate: Arc::clone(&self.gate) }
     }
 
     /// Leaves the job at the end of the program, unless this is a copy of its process.

@@ -34,7 +34,7 @@ mod _weft {
     #[pymodule_export]
     use super::names::{connect, PyEvent, PyNames, PyOwner, PyWatch};
     #[pymodule_export]
-    use super::objects::{PyMessages, PyThing};
+    use super::objects::{PyActors, PyMessages, PyThing};
     #[pymodule_export]
     use super::queue::PyQueue;
     #[pymodule_export]

@@ -200,6 +200,66 @@ def test_views_rank_that_looks_by_writes_serves_others(ranks, count, link):
     ranks("views.py", "looks", count, link)
 
 
+@on(shm=(1, 3), faults=(3,))
+def test_driven_token_passes_and_reductions_come_in_order(ranks, count, link):
+    ranks("driven.py", "ring", count, link)
+
+
+@on(shm=(1, 3), faults=(3,))
+def test_driven_priorities_sections_and_messages_between_arrays(ranks, count, link):
+    ranks("driven.py", "grid", count, link)
+
+
+@on(shm=(1, 3), faults=(3,))
+def test_driven_objects_move_with_their_states_and_messages_follow(ranks, count, link):
+    ranks("driven.py", "moves", count, link)
+
+
+@on(shm=(1, 3), faults=(3,))
+def test_driven_checkpoints_are_read_and_damaged_ones_refused(ranks, count, link):
+    ranks("driven.py", "files", count, link)
+
+
+@on(shm=(3,))
+def test_driven_exception_of_a_turn_ends_the_run_on_all_ranks(ranks, count, link):
+    ranks("driven.py", "fails", count, link)
+
+
+@on(shm=(3,))
+def test_driven_turn_that_would_wait_ends_the_run(ranks, count, link):
+    ranks("driven.py", "waits", count, link)
+
+
+@on(shm=(3,))
+def test_driven_message_to_an_index_that_is_not_there_ends_the_run(ranks, count, link):
+    ranks("driven.py", "far", count, link)
+
+
+@on(shm=(3,))
+def test_driven_object_that_cannot_be_sent_ends_the_run(ranks, count, link):
+    ranks("driven.py", "stuck", count, link)
+
+
+@on(shm=(3,))
+def test_driven_contributions_of_different_operations_end_the_run(ranks, count, link):
+    ranks("driven.py", "uneven", count, link)
+
+
+@on(shm=(3,))
+def test_driven_interrupt_waits_for_the_end_of_a_turn_and_the_run_goes_on(ranks, count, link):
+    ranks("driven.py", "interrupt", count, link)
+
+
+@on(shm=(3,))
+def test_driven_wrong_arguments_are_refused(ranks, count, link):
+    ranks("driven.py", "arguments", count, link)
+
+
+@on(shm=(3,))
+def test_driven_death_of_a_rank_ends_the_run_with_its_name(ranks, count, link):
+    ranks("driven.py", "death", count, link)
+
+
 def test_guard_that_nobody_makes_true_is_told(ranks):
     said = ranks("ranks.py", "waits", 2, SHM | SOON)
     assert "rank 0 waits for 0." in said

@@ -12,8 +12,8 @@ them, with messages and collective operations::
         elif world.rank == 1:
             print(world.recv(0))
 
-A job also has shared objects (``Job.share``), coherent regions (``Job.region``), and queues of jobs
-(``Job.queue``). ``weft.names`` has the names of a cluster.
+A job also has shared objects (``Job.share``), actors (``Job.actors``), coherent regions
+(``Job.region``), and queues of jobs (``Job.queue``). ``weft.names`` has the names of a cluster.
 
 ``weft run -n 2 python program.py`` starts two ranks of it.
 
@@ -29,6 +29,7 @@ import sysconfig as _sysconfig
 from pathlib import Path as _Path
 
 from weft._errors import (
+    ActorError,
     AgentError,
     ArgumentError,
     BusyError,
@@ -45,13 +46,15 @@ from weft._errors import (
 )
 
 if _sys.version_info >= (3, 11):
+    from weft._actors import Actors, Array, Turn
     from weft._objects import Shared, reads, shared, writes
     from weft._weft import Group, Job, Queue, Region, Request, Status, init
 else:
     # The commands and the functions that name places work with older versions too.
     def __getattr__(name: str) -> object:
         jobs = {"Group", "Job", "Queue", "Region", "Request", "Status", "init"}
-        if name in jobs | {"Shared", "reads", "shared", "writes"}:
+        objects = {"Actors", "Array", "Shared", "Turn", "reads", "shared", "writes"}
+        if name in jobs | objects:
             version = ".".join(map(str, _sys.version_info[:2]))
             raise ImportError(f"weft.{name} needs Python 3.11 or newer; this is {version}")
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
@@ -60,8 +63,11 @@ else:
 __version__ = "@VERSION@"
 
 __all__ = [
+    "ActorError",
+    "Actors",
     "AgentError",
     "ArgumentError",
+    "Array",
     "BusyError",
     "CancelledError",
     "Error",
@@ -80,6 +86,7 @@ __all__ = [
     "Shared",
     "Status",
     "TruncatedError",
+    "Turn",
     "command",
     "include_dir",
     "init",

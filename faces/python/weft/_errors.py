@@ -20,6 +20,11 @@ class Error(Exception):
         self.host = host
 
 
+class ActorError(Error):
+    """A run of actors has ended at all ranks: an object raised an exception, which is the cause at
+    its rank, or did something that cannot be."""
+
+
 class AgentError(Error, ConnectionError):
     """No agent of a cluster serves on this host, or the connection to it has ended."""
 

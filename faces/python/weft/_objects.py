@@ -499,11 +499,14 @@ def _runtime():
     return next(reversed(_runtimes.values()))
 
 
+def runtime_of(job):
+    """Returns that of a job, which it keeps, so that no other job gets its number."""
+    return _runtimes.get(id(job)) or _Runtime(job)
+
+
 def share(job, kind, name, args, kwargs, at):
     """`Job.share`."""
-    # The runtime keeps the job, so that no other job gets its number.
-    runtime = _runtimes.get(id(job)) or _Runtime(job)
-    return runtime.share(kind, name, args, kwargs, at)
+    return runtime_of(job).share(kind, name, args, kwargs, at)
 
 
 def delete(job, found):

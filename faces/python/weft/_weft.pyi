@@ -4,6 +4,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
 
+from weft._actors import Actors
+
 # Checkers of types know this module, also where it is not installed.
 from typing_extensions import Buffer
 
@@ -113,6 +115,7 @@ class Job:
         **kwargs: Any,
     ) -> _Kind: ...
     def delete(self, object: object) -> None: ...
+    def actors(self) -> Actors: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_error: object) -> None: ...
 

@@ -30,7 +30,7 @@ pub fn in_c(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
 /// Runs a command that ends with this process; returns its output.
 ///
 /// # Errors
-/// It does not start, fails, or takes longer than `limit`.
+/// The command does not start, fails, or takes longer than `limit`.
 pub fn output(mut command: Command, limit: Duration) -> Result<String> {
     prepare(&mut command, Setup { inherited: vec![], cpus: None, host: None });
     let program = command.get_program().to_string_lossy().into_owned();

@@ -55,8 +55,11 @@ const ARROWS: &[(&str, Option<&[&str]>)] = &[
     ("weft-ffi", Some(&["weft-core", "weft-sys", "weft-link", "weft"])),
     ("weft-via", Some(&["weft-core", "weft-link", "weft", "weft-ffi"])),
     ("weft-mx", Some(&["weft-core", "weft-sys", "weft-link", "weft", "weft-ffi", "weft-mxoe"])),
-    ("weft-python", Some(&["weft-core", "weft-link", "weft", "weft-packets", "weft-models"])),
-    ("weft-torch", Some(&["weft-link", "weft"])),
+    (
+        "weft-python",
+        Some(&["weft-core", "weft-sys", "weft-link", "weft", "weft-packets", "weft-models"]),
+    ),
+    ("weft-torch", Some(&["weft-sys", "weft-link", "weft"])),
     ("weft-streams", Some(&[])),
     ("weft-preload", Some(&["weft-streams", "weft-sys"])),
     ("weft-plot", Some(&[])),

@@ -87,6 +87,7 @@ pub use turn::Turn;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -101,6 +102,13 @@ pub trait Actor: Serialize + DeserializeOwned + 'static {
 
     /// Version of the state: a checkpoint of another one is refused.
     const VERSION: u32 = 0;
+
+    /// Returns the name of what an array has, for errors and checkpoints: that of the type, unless
+    /// one type stands for many.
+    fn name(shared: &Self::Shared) -> Cow<'_, str> {
+        let _ = shared;
+        Cow::Borrowed(std::any::type_name::<Self>())
+    }
 
     /// Takes a message. It must not wait; what it sends is on its way when it returns.
     ///
@@ -131,6 +139,16 @@ pub struct Section(u16);
 impl Section {
     /// The whole array.
     pub const ALL: Section = Section(0);
+
+    /// Returns the section that [`Array::section`] has made with this number; 0: the whole array.
+    pub fn of(number: u16) -> Section {
+        Section(number)
+    }
+
+    /// Returns its number.
+    pub fn number(self) -> u16 {
+        self.0
+    }
 }
 
 /// The name of an array of `A`, which messages may have in them.

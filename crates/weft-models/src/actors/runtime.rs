@@ -103,7 +103,11 @@ impl<N: Net> Actors<N> {
             }
         });
         on_failure(net, &inner, |inner, failure| {
-            inner.end_with(ActorError::failed(failure));
+            // One that has left may have done so after the end of the run, which is still on its
+            // way to this rank: the wave that waits for it finds out.
+            if !inner.net.has_left(failure.rank) {
+                inner.end_with(ActorError::failed(failure));
+            }
         });
         Actors { inner }
     }

@@ -4,7 +4,8 @@ use super::queue::Work;
 use super::turn::{Sink, Turn};
 use super::wire::Packed;
 use super::{Actor, Section, Shape};
-use std::any::{type_name, Any};
+use std::any::Any;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -62,7 +63,7 @@ pub(super) struct Measured {
 
 /// The objects of an array, whatever their type.
 pub(super) trait AnyStore {
-    fn name(&self) -> &'static str;
+    fn name(&self) -> Cow<'_, str>;
     fn version(&self) -> u32;
     fn len(&self) -> usize;
     fn elements(&self) -> Vec<u32>;
@@ -145,8 +146,8 @@ impl<A: Actor> Store<A> {
 }
 
 impl<A: Actor> AnyStore for Store<A> {
-    fn name(&self) -> &'static str {
-        type_name::<A>()
+    fn name(&self) -> Cow<'_, str> {
+        A::name(&self.shared)
     }
 
     fn version(&self) -> u32 {

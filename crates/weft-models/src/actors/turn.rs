@@ -105,7 +105,18 @@ impl<A: Actor> Turn<'_, A> {
         to: impl Into<Index>,
         message: B::Message,
     ) {
-        self.send_as::<B>(array.number, to.into(), 0, message);
+        self.send_to_at(array, 0, to, message);
+    }
+
+    /// Sends a message with a priority to an object of another array.
+    pub fn send_to_at<B: Actor>(
+        &mut self,
+        array: ArrayId<B>,
+        priority: i32,
+        to: impl Into<Index>,
+        message: B::Message,
+    ) {
+        self.send_as::<B>(array.number, to.into(), priority, message);
     }
 
     /// Sends a message to all objects of the array, this one included.

@@ -1,6 +1,7 @@
 //! Objects that messages drive, on simulated hosts.
 
 use crate::swarm::{enough, seeds, totals, Cluster, MS};
+use crate::together::on_all;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use weft_models::actors::balance::{Costs, Strategy};
 use weft_models::actors::{Actor, ActorCause, ActorError, Actors, ArrayId, Section, Turn};
 use weft_models::net::{Live, Net};
-use weft_sim::{Fault, SimConfig};
+use weft_sim::{Fault, SimConfig, Span};
 use weft_swarm::actors::run;
 use weft_swarm::cluster::Ends;
 
@@ -325,6 +326,26 @@ fn run__a_rank_that_dies_in_each_phase_of_a_balance_is_named() {
         *died.borrow_mut() += outcome.died.len();
     }
     assert!(died.take() >= 40);
+}
+
+#[test]
+fn run__ranks_that_leave_at_once_cause_no_failure() {
+    // Host 2 passes the end of the run on to host 3, and stands still for a while before.
+    for from in (0..1_000_000).step_by(10_000) {
+        let span = Span { from, until: from + 5_000_000 };
+        let config = SimConfig::new(4, 1).fault(Fault::Pause { host: 2, span });
+        on_all("actors leave", config, move |env, net| async move {
+            // All know each other, so that each notices the end of all.
+            net.handle(1, |_| {});
+            for to in (0..net.size()).filter(|&to| to != net.rank()) {
+                net.try_send(to, 1, 0, b"hello").expect("there is room");
+            }
+            let actors = Actors::open(&net);
+            let ended = actors.run().await;
+            assert_eq!(ended, Ok(()), "host {}, pause {from}", env.host);
+            env.endpoint.closed(Duration::from_millis(1)).await;
+        });
+    }
 }
 
 /// Returns the path of a file in the folder of temporary ones.

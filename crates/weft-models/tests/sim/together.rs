@@ -10,7 +10,7 @@ use weft_swarm::cluster::Ends;
 use weft_swarm::together::run;
 
 /// Runs a program on all hosts of a cluster.
-fn on_all<F: Future<Output = ()> + 'static>(
+pub fn on_all<F: Future<Output = ()> + 'static>(
     name: &str,
     config: SimConfig,
     program: impl Fn(Env, Live) -> F + Clone + 'static,

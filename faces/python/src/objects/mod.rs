@@ -4,6 +4,8 @@
 //! are outside of it, under a lock of their own (`work`), and have a net of their own (`outside`).
 //! `weft/_objects.py` has the decorators and the handles.
 
+mod actors;
+mod driven;
 mod encode;
 mod operation;
 mod outside;
@@ -15,5 +17,6 @@ mod tools;
 mod work;
 mod world;
 
+pub use driven::PyActors;
 pub use thing::{PyMessages, PyThing};
 pub use work::Worker;

@@ -33,7 +33,7 @@ type Shown<'py> = (usize, u64, Bound<'py, PyBytes>, i64);
 ///
 /// # Errors
 /// The objects were not opened.
-fn worker_of<'a>(py: Python<'_>, gate: &'a Gate) -> PyResult<&'a Worker> {
+pub(super) fn worker_of<'a>(py: Python<'_>, gate: &'a Gate) -> PyResult<&'a Worker> {
     let closed = || Fault::new(Kind::Operation, "there are no shared objects").raise(py);
     Worker::of(gate).ok_or_else(closed)
 }

@@ -1,5 +1,6 @@
 //! The shared objects of a job at this rank, under the lock of objects.
 
+use super::actors::Pieces;
 use super::operation::{Operation, Reply};
 use super::outside::Outside;
 use super::registry::{Ask, Entry, Key, Registry};
@@ -57,6 +58,8 @@ pub struct World {
     registry: RefCell<Option<Names>>,
     things: RefCell<HashMap<Key, Thing>>,
     numbers: Cell<u64>,
+    /// The arrays of actors, once there are some.
+    pieces: RefCell<Option<Rc<Pieces>>>,
 }
 
 /// A name that this rank has taken for an object: it is free again if this is dropped.
@@ -90,6 +93,7 @@ impl World {
             registry: RefCell::default(),
             things: RefCell::default(),
             numbers: Cell::default(),
+            pieces: RefCell::default(),
         }))
     }
 
@@ -106,9 +110,15 @@ impl World {
     /// Ends this rank's part.
     pub fn close(&self) {
         let things = self.things.take();
-        let registry = self.registry.take();
-        drop((things, registry));
+        let (registry, pieces) = (self.registry.take(), self.pieces.take());
+        drop((things, registry, pieces));
         self.net.close();
+    }
+
+    /// Returns the arrays of actors, which the first call opens: all ranks open them.
+    pub fn pieces(&self) -> Rc<Pieces> {
+        let mut pieces = self.pieces.borrow_mut();
+        Rc::clone(pieces.get_or_insert_with(|| Rc::new(Pieces::open(&self.net))))
     }
 
     /// Returns an object that this rank has.

@@ -170,6 +170,7 @@ const RULES: &[(&str, Rule)] = &[
     ("records", records::records),
     ("contents", contents::contents),
     ("walks", walks::walks),
+    ("named", walks::named),
     ("glossary", words::glossary),
     ("terms", words::terms),
     ("guide", words::openings),

@@ -1,4 +1,4 @@
-//! The rule about the walks through the code in `ARCHITECTURE.md`.
+//! The rules about the files that `ARCHITECTURE.md` names, and its walks through them.
 
 use super::{Report, Tree};
 use std::collections::BTreeSet;
@@ -31,6 +31,23 @@ pub fn walks(tree: &Tree, report: &mut Report) {
     }
 }
 
+/// Checks that each file of Rust that the page names is there. The page may leave out the beginning
+/// of a path.
+pub fn named(tree: &Tree, report: &mut Report) {
+    let Some(page) = tree.get(PAGE) else { return };
+    let is_there = |name: &str| {
+        let ends =
+            |path: &str| path.strip_suffix(name).is_some_and(|p| p.is_empty() || p.ends_with('/'));
+        tree.rust().any(|file| ends(&file.path))
+    };
+    for (i, line) in page.text.lines().enumerate() {
+        let code = line.split('`').skip(1).step_by(2);
+        for name in code.filter(|name| name.ends_with(".rs") && !is_there(name)) {
+            report.add(PAGE, i + 1, format!("there is no file `{name}`"));
+        }
+    }
+}
+
 /// Returns the files that a text names as code.
 fn files(text: &str) -> BTreeSet<&str> {
     let code = text.split('`').skip(1).step_by(2);
@@ -46,7 +63,7 @@ fn anchor(title: &str) -> String {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::testing::messages;
+    use super::super::testing::{lines_of, messages};
     use super::*;
 
     fn found(row: &str, walk: &str) -> usize {
@@ -67,5 +84,13 @@ mod tests {
     #[test]
     fn walks__say_which_files_they_ask() {
         assert_eq!(found("| [a](#a-read-of-x) | 1 | 0 | 9 |", "1. `f` in `a/src/b.rs`."), 1);
+    }
+
+    #[test]
+    fn named__files_are_there() {
+        let page =
+            "`a/src/b.rs` and `b.rs`\n`src/b.rs`, b.rs\n`seat.rs`\n`c/src/b.rs`, `x.md`\n`b`\n";
+        let files = [(PAGE, page), ("crates/a/src/b.rs", ""), ("crates/a/src/theseat.rs", "")];
+        assert_eq!(lines_of(named, &files), [3, 4]);
     }
 }

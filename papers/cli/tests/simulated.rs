@@ -346,3 +346,25 @@ fn paper000__a_figure_has_all_its_points_and_is_repeatable() {
     assert!(SIM.refused(&["paper000", "--figure", "7"]).contains("one of 5, 6, 15, all"));
     assert!(SIM.refused(&["paper000", "--ns-per-unit", "0"]).contains("nanoseconds from 1"));
 }
+
+/// `weft` lists the commands that this program has: a user finds and starts them there.
+#[test]
+fn weft__knows_each_command_of_this_program() {
+    let names = |help: &str| -> Vec<String> {
+        let list = help.split_once("Commands:\n").expect("a list of commands").1;
+        let list = list.lines().take_while(|line| !line.is_empty());
+        let names = list.filter(|line| !line.starts_with("   "));
+        names.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+    };
+    let help = |mut of: clap::Command| of.render_help().to_string();
+    let app = <weft_app::Args as clap::Args>::augment_args(clap::Command::new("app"));
+    let sim = <weft_simulate::Args as clap::Args>::augment_args(clap::Command::new("sim"));
+    for (first, listed) in [("app", help(app)), ("sim", help(sim))] {
+        let here = names(&Called { first, ..SIM }.text(&["--help"]));
+        assert!(here.len() > 2, "{here:?}");
+        for name in here {
+            let starts = |line: &str| line.split_whitespace().next() == Some(&name);
+            assert!(listed.lines().any(starts), "weft {first} does not list {name}:\n{listed}");
+        }
+    }
+}

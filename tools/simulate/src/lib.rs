@@ -44,6 +44,9 @@ enum Fixed {
     /// Run an application on simulated hosts, against the sequential program (in weft-papers)
     #[command(disable_help_flag = true)]
     App(Words),
+    /// Speed-ups on the cluster of paper 000, and what the paper says of them (in weft-papers)
+    #[command(disable_help_flag = true)]
+    Paper000(Words),
     /// The clusters and choices of paper 004, beside every number it states (in weft-papers)
     #[command(disable_help_flag = true)]
     Paper004(Words),
@@ -132,6 +135,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Which::Fixed(Fixed::Swarm(args)) => swarm::run(&args),
         Which::Fixed(Fixed::App(words)) => words.hand_over("app"),
         Which::Fixed(Fixed::Names(args)) => names::run(&args),
+        Which::Fixed(Fixed::Paper000(words)) => words.hand_over("paper000"),
         Which::Fixed(Fixed::Paper004(words)) => words.hand_over("paper004"),
         Which::Named(name, args) => scenario::run(name, &args),
     }

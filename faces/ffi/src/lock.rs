@@ -13,7 +13,7 @@ pub use crate::sys::face::Face;
 use crate::sys::face::{at_exit, Owned};
 use crate::table::{next_generation, GENERATION_BITS};
 use std::cell::Cell;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::time::Duration;
 use weft_sys::forks::is_child;
 
@@ -373,37 +373,54 @@ pub fn open<F: Face, P>(
     let _mark = Mark::set().ok_or(F::REFUSED)?;
     watch_process::<F>();
     let parts = prepare()?;
-    for (slot, number) in F::place().slots.iter().zip(0..) {
-        let mut guard = slot.lock();
-        if guard.is_some() {
-            continue;
-        }
-        let generation = {
-            let mut last = slot.generation.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = next_generation(*last);
-            *last & ((1 << GENERATION_BITS) - 1)
-        };
-        let bell = || Bell::new().map_err(|_| F::REFUSED);
-        let bells = Arc::new(Bells { service: bell()?, leader: bell()? });
-        let face = make(parts, number, generation)?;
-        *guard = Some(Seat {
-            face: Owned::new(face),
-            generation,
-            bells: Arc::clone(&bells),
-            leader: Leader::Nobody,
-            followers: 0,
-            told: 0,
-            calls: 0,
-            rounds: 0,
-            stands_by: false,
-        });
-        if !service::start(slot, generation, bells) {
-            *guard = None;
-            return Err(F::REFUSED);
-        }
-        return Ok(());
+    let (number, slot, mut guard) = free_slot::<F>().ok_or(F::REFUSED)?;
+    let generation = {
+        let mut last = slot.generation.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = next_generation(*last);
+        *last & ((1 << GENERATION_BITS) - 1)
+    };
+    let bell = || Bell::new().map_err(|_| F::REFUSED);
+    let bells = Arc::new(Bells { service: bell()?, leader: bell()? });
+    let face = make(parts, number, generation)?;
+    *guard = Some(Seat {
+        face: Owned::new(face),
+        generation,
+        bells: Arc::clone(&bells),
+        leader: Leader::Nobody,
+        followers: 0,
+        told: 0,
+        calls: 0,
+        rounds: 0,
+        stands_by: false,
+    });
+    if !service::start(slot, generation, bells) {
+        *guard = None;
+        return Err(F::REFUSED);
     }
-    Err(F::REFUSED)
+    Ok(())
+}
+
+/// The number of a slot, the slot and its lock.
+type Locked<F> = (u8, &'static Slot<F>, MutexGuard<'static, Option<Seat<F>>>);
+
+/// Locks a slot that has no object. Locks that other threads have are waited for only if all other
+/// slots have objects: a thread that closes an object has its lock for seconds, where its peers are
+/// silent.
+fn free_slot<F: Face>() -> Option<Locked<F>> {
+    let slots = || (0..).zip(&F::place().slots);
+    let is_free = |guard: &MutexGuard<'_, Option<Seat<F>>>| guard.is_none();
+    let at_once = slots().find_map(|(number, slot)| {
+        let guard = match slot.lock.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        is_free(&guard).then_some((number, slot, guard))
+    });
+    at_once.or_else(|| {
+        let mut locked = slots().map(|(number, slot)| (number, slot, slot.lock()));
+        locked.find(|(_, _, guard)| is_free(guard))
+    })
 }
 
 /// Closes an object: connections are broken off, what was sent arrives, and all its parts are gone.

@@ -1,6 +1,7 @@
 /* Everything that one process can test: results of functions, statuses, and misuse. */
 #define _POSIX_C_SOURCE 200809L
 #include "common.h"
+#include <stdatomic.h>
 
 static mx_endpoint_t ep;
 static mx_endpoint_addr_t me;
@@ -944,6 +945,38 @@ static void closing_with_messages(void)
     }
 }
 
+static atomic_int begins, is_closed;
+
+static void *close_it(void *of)
+{
+    begins = 1;
+    CHECK(mx_close_endpoint(of));
+    is_closed = 1;
+    return NULL;
+}
+
+/* Endpoints open while another thread closes one that waits for the other side of its messages. */
+static void opening_meanwhile(void)
+{
+    static char out[300000];
+    mx_endpoint_t silent = opened(25, 0), of = opened(26, 0);
+    mx_endpoint_addr_t to;
+    pthread_t thread;
+    CHECK(mx_connect(of, nic(), 25, 0, MX_INFINITE, &to));
+    CHECK(mx_disable_progression(silent));
+    isend(of, to, 1, out, sizeof out, NULL);
+    EXPECT(0, pthread_create(&thread, NULL, close_it, of));
+    while (!begins)
+        moment();
+    /* The thread has no lock yet when the first of these opens, perhaps. */
+    for (int i = 0; i < 4; i++)
+        CHECK(mx_close_endpoint(opened(27, 0)));
+    TRUE(!is_closed);
+    CHECK(mx_reenable_progression(silent));
+    CHECK(mx_close_endpoint(silent));
+    EXPECT(0, pthread_join(thread, NULL));
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "fatal") == 0) {
@@ -967,7 +1000,7 @@ int main(int argc, char **argv)
                                  ending_early, timeouts, wakeup, progression, handler, contexts,
                                  addresses, connecting, info, names, texts,
                                  never, threads, child, forgotten, closing, closing_with_messages,
-                                 handlers_of_errors};
+                                 opening_meanwhile, handlers_of_errors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         all[i]();
     CHECK(mx_finalize());

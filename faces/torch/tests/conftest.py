@@ -78,8 +78,8 @@ def ranks():
     """A function that has threads be the ranks of a process group, calls a function with the group
     and the number of each, and returns what they return."""
 
-    def run(size, function, name="test", limit=LONG):
-        store = Store()
+    def run(size, function, name="test", limit=LONG, store=None):
+        store = store or Store()
 
         def rank(number):
             group = _core.Group(store, name, number, size, limit)

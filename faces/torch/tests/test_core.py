@@ -291,6 +291,66 @@ def test_start__that_nobody_joins_names_who_is_late():
         _core.Group(Store(), "alone", 0, 2, 0.2)
 
 
+@pytest.mark.parametrize("method", ["set", "add", "multi_get"])
+def test_start__names_the_store_that_fails(ranks, method):
+    class Broken(Store):
+        pass
+
+    def broken(_self, *_arguments):
+        raise ConnectionError("the server of keys has gone")
+
+    setattr(Broken, method, broken)
+    with pytest.raises(_core.WeftError, match="torch's store.*the server of keys has gone"):
+        ranks(2, lambda group, rank: None, store=Broken())
+
+
+def test_start__refuses_what_a_store_gives_instead_of_addresses(ranks):
+    class Confused(Store):
+        def multi_get(self, names):
+            return [b"no address"] * len(names)
+
+    with pytest.raises(_core.WeftError):
+        ranks(2, lambda group, rank: None, limit=5.0, store=Confused())
+
+
+def test_overlapping__inputs_and_outputs_of_an_exchange(ranks):
+    """The output begins one element after the input, in the same memory."""
+    def program(group, rank):
+        values = Numbers(I64, [10 * rank, 10 * rank + 1, 99])
+        address = values.pieces[0][0]
+        given = [[(address + 8 * at, 8)] for at in range(2)]
+        taken = [[(address + 8 * at, 8)] for at in range(1, 3)]
+        group.alltoall(given, taken, how(values)).wait()
+        return list(values.array)
+
+    assert ranks(2, program) == [[0, 0, 10], [10, 1, 11]]
+
+
+def test_overlapping__an_input_is_a_part_of_the_output(ranks):
+    def program(group, rank):
+        values = Numbers(I64, [rank] * 3)
+        parts = [[(values.pieces[0][0] + 8 * at, 8)] for at in range(3)]
+        group.allgather(parts[rank], parts, how(values)).wait()
+        return list(values.array)
+
+    assert ranks(3, program) == [[0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize("values, by, wanted", [
+    ([float("inf"), float("-inf")], "SUM", "nan"),
+    ([3.0e38, 3.0e38], "SUM", "inf"),
+    ([1.0e-45, 1.0e-45], "SUM", repr(ctypes.c_float(2.8e-45).value)),
+    ([float("nan"), 1.0], "PRODUCT", "nan"),
+])
+def test_numbers__at_the_ends_of_their_range(ranks, values, by, wanted):
+    def program(group, rank):
+        mine = Numbers(F32, [values[rank]])
+        group.allreduce(mine.pieces, ("float32", by), how(mine)).wait()
+        return repr(mine.array[0])
+
+    assert ranks(2, program) == [wanted] * 2
+
+
 @pytest.mark.parametrize("kind, by, text", [
     ("float8_e5m2", "SUM", "float8_e5m2"), ("float32", "XOR", "ReduceOp.XOR"),
     ("float32", "BXOR", "F32 have no ReduceOp.BXOR"), ("int32", "AVG", "I32 have no ReduceOp.AVG"),

@@ -26,8 +26,8 @@ def torchrun(count, words, **settings):
 
 
 @pytest.mark.parametrize("case", [
-    "strides", "messages", "groups", "futures", "loaders", "wrong", "mismatch", "death", "leaving",
-    "model",
+    "strides", "messages", "groups", "futures", "loaders", "wrong", "mismatch", "death", "aborting",
+    "changing", "leaving", "model",
 ])
 def test_ranks__find_all_right(case):
     said = torchrun(3, [PROGRAMS / "ranks.py", case])

@@ -2,13 +2,14 @@
 
 import atexit
 import os
+import secrets
 import time
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend
+from torch._C._distributed_c10d import Backend, ErrorType
 
-from torch_weft import _core, _holder, _tensors
+from torch_weft import _core, _holder, _members, _tensors
 from torch_weft._tensors import check, combined, cut, pieces, read, split
 from torch_weft._work import Together, Work
 
@@ -35,7 +36,11 @@ def create(opts, options=None):
     options._timeout = opts.timeout
     options.global_ranks_in_group = opts.global_ranks_in_group
     options.group_name = opts.group_id
-    return WeftBackend(opts.store, opts.group_rank, opts.group_size, options)
+    options.enable_reconfigure = opts.enable_reconfigure
+    backend = WeftBackend(opts.store, opts.group_rank, opts.group_size, options)
+    if opts.enable_reconfigure:
+        return _members.ChangingGroup(opts.store, backend)
+    return backend
 
 
 class WeftBackend(Backend):
@@ -43,12 +48,28 @@ class WeftBackend(Backend):
 
     def __init__(self, store, rank, size, options):
         super().__init__(rank, size)
+        self._rank, self._size = rank, size
         self._options = options
         self._seconds = options._timeout.total_seconds()
         self._together = None
         self._sequence = 0
-        self._core = _core.Group(store, _name(options), rank, size, self._seconds)
+        self._store = None
+        if options.enable_reconfigure:
+            ranks = options.global_ranks_in_group
+            self._handle = _members.handle(ranks[rank] if ranks else rank, secrets.token_hex(4))
+            self._store = store
+            self._core = _Nothing()
+        else:
+            self._core = _core.Group(store, _name(options), rank, size, self._seconds)
         _open.add(self)
+
+    def rank(self):
+        """Returns the rank of this process."""
+        return self._rank
+
+    def size(self):
+        """Returns the number of ranks."""
+        return self._size
 
     @property
     def options(self):
@@ -364,6 +385,37 @@ class WeftBackend(Backend):
         options.global_ranks_in_group = [all_ranks[rank] for rank in ranks] if known else ranks
         return WeftBackend(store, ranks.index(self.rank()), len(ranks), options)
 
+    @property
+    def supports_reconfigure(self):
+        """True if the ranks of the process group may change."""
+        return self._store is not None
+
+    def get_reconfigure_handle(self):
+        """Returns the name by which other processes take this one into a process group."""
+        if self._store is None:
+            raise RuntimeError("ranks change where a program asks for it: enable_reconfigure=True")
+        return self._handle
+
+    def reconfigure(self, opts):
+        """Makes the process group one of these processes; what is under way fails."""
+        own = self.get_reconfigure_handle()
+        handles, rank = _members.ordered(opts.handles, own)
+        store = dist.PrefixStore(f"reconfigure/{opts.uuid}", self._store)
+        _members.claim(store, opts.uuid, rank, own)
+        seconds = self._seconds if opts.timeout is None else opts.timeout.total_seconds()
+        self._core.shutdown()
+        self._core = _Nothing()
+        name = f"{_name(self._options)}-{opts.uuid}"
+        self._core = _core.Group(store, name, rank, len(handles), seconds)
+        _open.add(self)
+        self._rank, self._size, self._sequence = rank, len(handles), 0
+        self._options.global_ranks_in_group = _members.stable_ranks(handles)
+        return Together([])
+
+    def get_error(self):
+        """Returns no error: each operation has its own."""
+        return ErrorType.SUCCESS
+
     def shutdown(self):
         """Sends what is queued and leaves the process group."""
         self._core.shutdown()
@@ -383,6 +435,20 @@ class WeftBackend(Backend):
                     f"a tensor of {tensor.numel()} elements of {tensor.dtype} among {name}, "
                     f"beside one of {like.numel()} of {like.dtype}"
                 )
+
+
+class _Nothing:
+    """The core of a process group before its first `reconfigure`, and after one that failed."""
+
+    def shutdown(self):
+        """Leaves nothing."""
+
+    abort = shutdown
+
+    def __getattr__(self, name):
+        raise dist.DistBackendError(
+            f"{name}: the process group has no ranks yet: call _reconfigure with their handles"
+        )
 
 
 def _name(options):

@@ -162,6 +162,11 @@ def wrong():
         ("elements", lambda: dist.all_gather_single(torch.empty(size + 1), torch.ones(1))),
         ("type", lambda: dist.all_gather_single(torch.empty(size), torch.ones(1).double())),
         ("divided", lambda: dist.all_to_all_single(torch.ones(size + 1), torch.ones(size + 1))),
+        ("float8_e5m2", lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e5m2))),
+        ("no ReduceOp.BXOR", lambda: dist.all_reduce(torch.ones(2), op=dist.ReduceOp.BXOR)),
+        ("no ReduceOp.AVG", lambda: dist.all_reduce(torch.ones(2).int(), op=dist.ReduceOp.AVG)),
+        ("tag", lambda: dist.send(torch.ones(1), (rank + 1) % size, tag=-1)),
+        ("enable_reconfigure", backend.get_reconfigure_handle),
     ]
     for text, call in wanted:
         try:
@@ -173,6 +178,83 @@ def wrong():
     value = torch.ones(1)
     dist.all_reduce(value)
     assert value.item() == size
+
+
+def aborting():
+    """An abort from another thread ends the wait of this one."""
+    rank, size = start()
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+    if rank == 0:
+        timer = threading.Timer(0.2, backend.abort)
+        timer.start()
+        begun = time.monotonic()
+        try:
+            dist.recv(torch.ones(1), src=1)
+        except dist.DistBackendError as error:
+            assert "aborted on this rank" in str(error), error
+        else:
+            raise AssertionError("nobody sent this")
+        assert time.monotonic() - begun < 30
+        timer.join()
+    store = dist.group.WORLD.get_group_store()
+    store.set(f"past/{rank}", "1")
+    store.wait([f"past/{each}" for each in range(size)])
+    say(rank, size)
+    os._exit(0)
+
+
+def changing():
+    """Ranks that change: all, all in another order, and those that a death leaves."""
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]),
+                          is_master=False)
+    first, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("weft", store=store, rank=first, world_size=size,
+                            timeout=timedelta(seconds=60), enable_reconfigure=True)
+    try:
+        dist.all_reduce(torch.ones(1))
+    except dist.DistBackendError as error:
+        assert "_reconfigure" in str(error), error
+    else:
+        raise AssertionError("there are no ranks yet")
+    own = dist._get_reconfigure_handle()
+    store.set(f"handle/{first}", own)
+    handles = [store.get(f"handle/{rank}").decode() for rank in range(size)]
+    for wrong in ([], [own, own], [own, "gloo:0"], [each for each in handles if each != own]):
+        try:
+            dist._reconfigure(1, wrong)
+        except ValueError:
+            continue
+        raise AssertionError(wrong)
+    for uuid, new in ((2, set(handles)), (3, handles[::-1])):
+        dist._reconfigure(uuid, new).wait()
+        rank = first if uuid == 2 else size - 1 - first
+        assert (dist.get_rank(), dist.get_world_size()) == (rank, size)
+        ranks = [torch.zeros(1) for _ in range(size)]
+        dist.all_gather(ranks, torch.tensor([float(rank)]))
+        assert [each.item() for each in ranks] == list(range(size))
+    try:
+        dist._reconfigure(3, handles[::-1])
+    except RuntimeError as error:
+        assert "already used" in str(error), error
+    else:
+        raise AssertionError("a number serves once")
+    dist.barrier()
+    if first == 0:
+        say(first, size)
+        os._exit(0)
+    try:
+        while True:
+            dist.all_reduce(torch.ones(1000))
+    except dist.DistBackendError as error:
+        # A survivor that knows of the death leaves the group before another does.
+        assert "rank" in str(error) and "failed" in str(error), error
+    dist._reconfigure(4, handles[1:]).wait()
+    layer = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    layer(torch.full((1, 1), float(first))).backward()
+    mean = sum(range(1, size)) / (size - 1)
+    assert layer.module.weight.grad.item() == mean, layer.module.weight.grad
+    say(first, size)
+    os._exit(0)
 
 
 def mismatch():

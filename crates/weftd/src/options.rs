@@ -369,6 +369,7 @@ mod tests {
         for (text, named) in [
             ("--udp-ports 9-8", "'9-8' for '--udp-ports <RANGE>'"),
             ("--nmae x", "exists: '--name'"),
+            ("--name=", "'--name <NAME>'"),
             ("--sessions", "'--sessions <N>'"),
             ("--sessions many", "'many' for '--sessions <N>'"),
             ("--sessions 0", "0 is not in 1..=512"),

@@ -3,7 +3,11 @@
 use super::options::Place;
 use crate::sys;
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::time::Duration;
 use weft_core::Instant;
@@ -20,6 +24,8 @@ const LOOK_UP: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(30)]
 const OFTEN: u32 = 15;
 /// Most addresses that are tried.
 const ADDRESSES_MAX: usize = 4096;
+/// Most bytes of a file of hosts.
+const FILE_MAX: u64 = 1 << 20;
 
 /// Looks for other agents.
 pub struct Finder {
@@ -48,7 +54,7 @@ fn look_up(place: &Place, port: u16, depth: u32) -> Result<Vec<SocketAddr>, Stri
         Place::File(_) if depth > 0 => Err("a file of hosts names another file".into()),
         Place::File(path) => {
             let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|e| said(&e))?;
+            let text = read_hosts(path).map_err(|e| said(&e))?;
             let mut all = Vec::new();
             for line in text.lines() {
                 let line = line.split('#').next().unwrap_or_default().trim();
@@ -58,6 +64,20 @@ fn look_up(place: &Place, port: u16, depth: u32) -> Result<Vec<SocketAddr>, Stri
             }
             Ok(all)
         }
+    }
+}
+
+/// Reads a file of hosts. Neither a pipe that nobody writes nor a file without end holds the agent
+/// up.
+///
+/// # Errors
+/// The file cannot be read, is no text, or is too long.
+fn read_hosts(path: &Path) -> io::Result<String> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let mut text = String::new();
+    match file.take(FILE_MAX + 1).read_to_string(&mut text)? as u64 > FILE_MAX {
+        true => Err(io::Error::other(format!("a file of hosts has at most {FILE_MAX} bytes"))),
+        false => Ok(text),
     }
 }
 
@@ -188,4 +208,41 @@ pub fn own_address(given: &BTreeSet<SocketAddr>) -> IpAddr {
         .or_else(|| sources.first().copied())
         .or_else(|| weft_link::own_addresses().first().copied())
         .unwrap_or(Ipv4Addr::LOCALHOST.into())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn file(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("weftd-hosts-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn look_up__a_file_of_hosts_is_bounded() {
+        let path = file("long");
+        let hosts = "127.0.0.1\n# nothing\n".to_string();
+        let found = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            look_up(&Place::File(path.clone()), 7, 0)
+        };
+        assert_eq!(found(&hosts).unwrap(), ["127.0.0.1:7".parse().unwrap()]);
+        let longer = hosts + &"#".repeat(FILE_MAX as usize);
+        assert!(found(&longer).unwrap_err().contains("at most 1048576 bytes"));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn look_up__a_pipe_that_nobody_writes_has_no_hosts() {
+        let path = file("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (to, found) = channel();
+        let place = Place::File(path.clone());
+        std::thread::spawn(move || to.send(look_up(&place, 7, 0)));
+        let found = found.recv_timeout(Duration::from_secs(60)).expect("no wait for a writer");
+        assert_eq!(found.unwrap(), []);
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -29,7 +29,11 @@ gives up all rights once they are open. Without, it serves over UDP.";
 pub struct Line {
     /// Name of the socket: a path, or @ and an abstract name [default: WEFT_AGENT, else
     /// /run/weft/agent.sock for root, $XDG_RUNTIME_DIR/weft/agent.sock for other users]
-    #[arg(long, value_name = "NAME")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
     pub name: Option<String>,
     /// Ranks served at a time; raw sockets opened on each interface
     #[arg(

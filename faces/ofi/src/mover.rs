@@ -89,7 +89,9 @@ pub fn start(domain: &(impl watchdog::Visited + 'static), every: Duration) -> Re
 fn start_thread() -> Result<(), String> {
     let launcher = moving::launcher()?;
     let builder = std::thread::Builder::new().name("weft-move".to_owned());
-    let obey = move || Orders { launcher, lines: LineBuffer::default() }.obey();
+    let mut orders = Orders { launcher, lines: LineBuffer::default() };
+    orders.say(&Word::Ready);
+    let obey = move || orders.obey();
     let spawned = without_signals(|| builder.stack_size(stack(256 << 10)).spawn(obey));
     spawned.map(drop).map_err(|why| format!("no thread that obeys the launcher: {why}"))
 }

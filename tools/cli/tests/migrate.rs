@@ -139,10 +139,27 @@ impl Stage {
 
     /// Starts the ring on both hosts, and waits until all of its ranks run.
     fn start(&self) -> Job<'_> {
-        let agent = format!("{WEFT} lab exec --name {}", self.lab);
+        self.start_by(&format!("{WEFT} lab exec --name {}", self.lab))
+    }
+
+    /// Makes a launch agent with which the second host has files in memory of its own.
+    fn agent_apart(&self) -> String {
+        let script = format!(
+            "#!/bin/sh\nhost=$1; shift\n[ $host = h2 ] && set -- unshare -m sh -c \
+             'mount -t tmpfs none /dev/shm && exec \"$@\"' sh \"$@\"\n\
+             exec {WEFT} lab exec --name {} $host \"$@\"\n",
+            self.lab
+        );
+        let path = self.folder.join("agent");
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    fn start_by(&self, agent: &str) -> Job<'_> {
         let mut command = self.weft(&["mpi", "--migratable", "--mpi"]);
         command.arg(self.bin.join("mpiexec"));
-        command.args(["--hosts", "h1,h2", "-n", "3", "--launch-agent", &agent]);
+        command.args(["--hosts", "h1,h2", "-n", "3", "--launch-agent", agent]);
         command.arg(self.folder.join("ring")).arg(self.folder.join("stop"));
         let log = std::fs::File::create(self.folder.join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
@@ -174,6 +191,21 @@ impl Job<'_> {
             // tidy-allow(sleep): the job's output is a file, for which nothing waits.
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Returns the files in this host's memory that the ranks have mapped.
+    fn files(&self) -> Vec<PathBuf> {
+        let program = self.stage.folder.join("ring");
+        let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let ranks = all.filter(|p| std::fs::read_link(p.join("exe")).is_ok_and(|e| e == program));
+        let maps = ranks.filter_map(|path| std::fs::read_to_string(path.join("maps")).ok());
+        let files: Vec<PathBuf> = maps
+            .flat_map(|maps| {
+                let of = |line: &str| Some(PathBuf::from(&line[line.find("/dev/shm/mpich_")?..]));
+                maps.lines().filter_map(of).collect::<Vec<_>>()
+            })
+            .collect();
+        files
     }
 
     /// Ends the ring; all ranks must have been right.
@@ -233,4 +265,51 @@ fn mpich__a_rank_that_cannot_be_restored_goes_on_where_it_was() {
     assert!(text(&moved.stdout).contains("\"stopped_ms\""), "{}", text(&moved.stdout));
     let log = job.finish();
     assert!(log.contains("rank 0 is right on h2"), "{log}");
+}
+
+#[test]
+fn mpich__no_file_in_memory_stays_on_a_host_that_a_rank_left() {
+    let Some(stage) = Stage::set("mvf") else { return };
+    let job = stage.start_by(&stage.agent_apart());
+    let files = job.files();
+    assert!(files.iter().any(|file| file.exists()), "{files:?}");
+    for (rank, host) in [("0", "h2"), ("2", "h1"), ("1", "h2")] {
+        let moved = stage.migrate(&[rank, host]);
+        assert!(moved.status.success(), "{}{}", text(&moved.stderr), job.log());
+    }
+    job.finish();
+    let left: Vec<_> = files.iter().filter(|file| file.exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn mpich__no_file_in_memory_stays_after_an_interrupt() {
+    let Some(stage) = Stage::set("mvi") else { return };
+    let mut job = stage.start();
+    let moved = stage.migrate(&["0", "h2"]);
+    assert!(moved.status.success(), "{}{}", text(&moved.stderr), job.log());
+    let files = job.files();
+    let launcher = job.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &launcher]).status().unwrap().success());
+    job.child.wait().unwrap();
+    let left: Vec<_> = files.iter().filter(|file| file.exists()).collect();
+    assert!(!files.is_empty() && left.is_empty(), "{files:?} {left:?}");
+}
+
+#[test]
+fn weft_run__a_program_without_the_provider_is_not_moved() {
+    let Some(stage) = Stage::set("mvn") else { return };
+    let agent = format!("{WEFT} lab exec --name {}", stage.lab);
+    let mut command = stage.weft(&["run", "--migratable", "--hosts", "h1,h2", "-n", "1"]);
+    command.args(["--launch-agent", &agent, "sh", "-c", "echo rank runs; exec sleep 1000"]);
+    let log = std::fs::File::create(stage.folder.join("log")).unwrap();
+    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    let job = Job { stage: &stage, child: command.spawn().unwrap() };
+    job.wait_for("runs", 1);
+    for words in [&["0", "h2", "--dry-run"][..], &["0", "h2"]] {
+        let stayed = stage.migrate(words);
+        let why = text(&stayed.stderr);
+        assert!(why.contains("rank 0 has not opened weft's provider"), "{why}");
+        assert_eq!(stayed.status.code(), Some(3));
+    }
 }

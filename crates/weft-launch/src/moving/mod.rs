@@ -5,7 +5,8 @@
 //! peers, closes its links and stands still; `held 3`. The launcher then copies the process, or
 //! does not. `go 3 512 1024`: the endpoint goes on, after move 3, with these packet numbers, which
 //! the launcher gives out once and no copy of the process contains; `went 3 0` with the number of
-//! peers that have not heard of it yet. `cannot 3 TEXT` instead, with the reason.
+//! peers that have not heard of it yet. `cannot 3 TEXT` instead, with the reason. Before all that
+//! the rank says `ready` once: a program that never does so cannot be moved.
 
 pub mod coordinator;
 
@@ -60,6 +61,8 @@ pub enum Order {
 /// An answer of the rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
+    /// The rank obeys orders from now on.
+    Ready,
     /// The links are closed.
     Held {
         /// The number of the move.
@@ -108,6 +111,7 @@ impl Word {
     /// Returns the line, newline included.
     pub fn line(&self) -> String {
         match self {
+            Word::Ready => "ready\n".into(),
             Word::Held { number } => format!("held {number}\n"),
             Word::Went { number, untold } => format!("went {number} {untold}\n"),
             Word::Cannot { number, why } => format!("cannot {number} {}\n", why.replace('\n', " ")),
@@ -119,6 +123,7 @@ impl Word {
         let text = std::str::from_utf8(line).ok()?;
         let words: Vec<&str> = text.splitn(3, ' ').collect();
         match words[..] {
+            ["ready"] => Some(Word::Ready),
             ["held", number] => Some(Word::Held { number: number.parse().ok()? }),
             ["went", number, untold] => {
                 Some(Word::Went { number: number.parse().ok()?, untold: untold.parse().ok()? })
@@ -143,7 +148,9 @@ mod tests {
             assert_eq!(Order::parse(line.trim_end().as_bytes()), Some(order));
         }
         let cannot = Word::Cannot { number: 2, why: "two words\nand a line".into() };
-        for word in [Word::Held { number: 1 }, Word::Went { number: 1, untold: 5 }, cannot] {
+        for word in
+            [Word::Ready, Word::Held { number: 1 }, Word::Went { number: 1, untold: 5 }, cannot]
+        {
             let line = word.line();
             assert_eq!(line.matches('\n').count(), 1);
             let back = Word::parse(line.trim_end().as_bytes()).unwrap();

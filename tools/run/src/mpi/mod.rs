@@ -25,7 +25,7 @@ pub mod habits;
 mod input;
 pub mod judge;
 mod movable;
-mod needs;
+pub mod needs;
 pub mod probe;
 mod provider;
 pub mod served;

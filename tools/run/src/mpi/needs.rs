@@ -87,6 +87,12 @@ pub fn hint(program: &str, mpi: &Mpi) -> Option<String> {
     Some(super::watch::other_mpi(program, &library, mpi))
 }
 
+/// Returns the MPI library of a program whose ranks cannot move: its file names one of another MPI
+/// than MPICH.
+pub fn immovable(program: &str) -> Option<String> {
+    foreign(&found(program)?, Family::Mpich)
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {

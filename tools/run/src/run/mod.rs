@@ -354,7 +354,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let mut env = rank_env(&args)?;
     if args.migratable {
-        moving::check(&mut env)?;
+        moving::check(&mut env, &args.command[0])?;
     }
     control::run(&args, &agent, shares, env)
 }

@@ -10,6 +10,7 @@ use super::frame::{read_some, Down, End, Incoming, Outgoing, Start, Up, HIGH_WAT
 use super::guard::{self, children, end_children};
 use super::moving::arrive::Arriving;
 use super::moving::leave::Leaving;
+use super::moving::shared::LeftBehind;
 use super::poll::{self, sooner, Set};
 use super::rank::{allowed_cores, Rank};
 use crate::agent::{self, Starting};
@@ -72,6 +73,8 @@ struct Proxy {
     /// The rank that moves away, and the one that comes.
     leaving: Option<Leaving>,
     arriving: Option<Arriving>,
+    /// Files in memory of ranks that moved away or were ended.
+    left: LeftBehind,
 }
 
 /// Raises this process's limit on open files as far as the system allows: each rank needs five.
@@ -108,6 +111,7 @@ pub fn run() -> Result<ExitCode> {
         ends: memfd_create(ends::NAME, MemfdFlags::CLOEXEC)?.into(),
         leaving: None,
         arriving: None,
+        left: LeftBehind::default(),
     };
     proxy.up.raw(MAGIC);
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -372,7 +376,11 @@ impl Proxy {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal(&mut self, signal: Signal) {
+        if [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL].contains(&signal) {
+            let movable = self.ranks.iter().filter(|rank| rank.control.is_some());
+            movable.for_each(|rank| self.left.note(rank.pid()));
+        }
         let coming = self.arriving.as_ref().and_then(|arriving| arriving.copy.as_ref());
         for rank in self.ranks.iter().chain(coming) {
             rank.signal(signal);
@@ -415,5 +423,6 @@ impl Proxy {
             let _ = rank.finish(self.whole_lines, &mut self.up);
         }
         end_children();
+        self.left.remove();
     }
 }

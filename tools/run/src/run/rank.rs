@@ -60,13 +60,15 @@ pub struct Rank {
 pub struct Control {
     /// Our end.
     pub socket: UnixStream,
+    /// The rank has said that it obeys orders.
+    pub ready: bool,
     received: LineBuffer,
 }
 
 impl Control {
-    /// Takes our end.
-    pub fn of(socket: UnixStream) -> Control {
-        Control { socket, received: LineBuffer::default() }
+    /// Takes our end of a process that is `ready`, or has not said so yet.
+    pub fn of(socket: UnixStream, ready: bool) -> Control {
+        Control { socket, ready, received: LineBuffer::default() }
     }
 
     /// Sends an order.
@@ -244,7 +246,7 @@ impl Rank {
         Ok(Rank {
             rank,
             numbers,
-            control: control.map(Control::of),
+            control: control.map(|ours| Control::of(ours, false)),
             pid,
             pidfd,
             pmi: Some(ours),
@@ -254,6 +256,18 @@ impl Rank {
             stdin,
             stdin_out: Outgoing::default(),
             stdin_ends: false,
+        })
+    }
+
+    /// Returns the reason why the rank cannot obey orders to move.
+    pub fn unready(&self) -> Option<String> {
+        let ready = self.control.as_ref().is_some_and(|control| control.ready);
+        (!ready).then(|| {
+            format!(
+                "rank {} has not opened weft's provider, which moves it: its program is none of \
+                 MPICH over weft, or has not come to MPI_Init",
+                self.rank
+            )
         })
     }
 
@@ -412,7 +426,7 @@ impl Rank {
             stdin,
             stdin_out,
             stdin_ends: rest.stdin_ends,
-            control: Some(Control::of(control)),
+            control: Some(Control::of(control, true)),
             numbers: Some(rest.numbers),
         })
     }

@@ -63,7 +63,8 @@ impl Leaving {
     /// The rank cannot move.
     pub fn begin(rank: &Rank, number: u32, (key, place): (String, String)) -> Result<Leaving> {
         let numbers = rank.numbers.context("this rank was not started with --migratable")?;
-        let obstacles = obstacles::of(rank.pid());
+        let mut obstacles = obstacles::of(rank.pid());
+        obstacles.extend(rank.unready());
         anyhow::ensure!(obstacles.is_empty(), "{}", obstacles.join("; "));
         let uses = [
             (Use::Stream(0), 0),

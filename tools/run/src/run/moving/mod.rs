@@ -19,7 +19,7 @@ pub(super) mod image;
 pub mod init;
 pub(super) mod leave;
 pub(super) mod obstacles;
-mod shared;
+pub(super) mod shared;
 mod tree;
 
 use serde::{Deserialize, Serialize};
@@ -109,8 +109,14 @@ pub const ASKED: &str = "WEFT_MIGRATABLE";
 /// Adds the variables that ranks that can move need, to those of a job.
 ///
 /// # Errors
-/// The user chose something with which they cannot move.
-pub fn check(env: &mut Vec<(String, String)>) -> anyhow::Result<()> {
+/// The user chose something with which they cannot move, or a program of an MPI whose ranks cannot.
+pub fn check(env: &mut Vec<(String, String)>, program: &str) -> anyhow::Result<()> {
+    if let Some(library) = crate::mpi::needs::immovable(program) {
+        misuse!(
+            "--migratable: {program} uses {library}, and ranks of MPICH alone can move: compile it \
+             with MPICH's mpicc, or leave --migratable out"
+        );
+    }
     let chosen = |name: &str| {
         let named = env.iter().rfind(|(other, _)| other == name).map(|(_, value)| value.clone());
         named.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())

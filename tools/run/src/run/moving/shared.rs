@@ -7,7 +7,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The folder of such files.
@@ -78,10 +78,87 @@ pub fn make(all: &[Shared], folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The start of the names of MPICH's files. A process of MPICH removes its own in MPI_Finalize:
+/// on the host where it runs then, and not at all if a signal ends it.
+const OF_MPICH: &str = "mpich_";
+
+/// The files of MPICH that ranks leave behind on this host: when they move away, or are killed.
+#[derive(Debug, Default)]
+pub struct LeftBehind(BTreeSet<PathBuf>);
+
+impl LeftBehind {
+    /// Notes the files that a rank has, before it ends or leaves.
+    pub fn note(&mut self, root: Pid) {
+        self.0.extend(paths(root).into_iter().filter(|path| is_of_mpich(path)));
+    }
+
+    /// Removes those that no process has any more, when the job is over: a rank that moves in the
+    /// meantime between hosts with a folder in common could be overlooked.
+    pub fn remove(&mut self) {
+        if self.0.is_empty() {
+            return;
+        }
+        let held = held();
+        self.0.retain(|path| {
+            let Ok(meta) = fs::symlink_metadata(path) else { return false };
+            // If it cannot be removed, nobody else will.
+            held.contains(&(meta.dev(), meta.ino())) || fs::remove_file(path).is_err()
+        });
+    }
+}
+
+fn is_of_mpich(path: &Path) -> bool {
+    let name = path.strip_prefix(FOLDER).ok().and_then(Path::to_str);
+    name.is_some_and(|name| name.starts_with(OF_MPICH) && !name.contains('/'))
+}
+
+/// Returns device and inode of each file of the folder that any process has open or mapped.
+fn held() -> BTreeSet<(u64, u64)> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut held = BTreeSet::new();
+    for number in numbers {
+        for end in ends(number) {
+            // Through the process, whose folder may be another one under the same name.
+            let meta = fs::metadata(&end);
+            held.extend(meta.ok().map(|meta| (meta.dev(), meta.ino())));
+        }
+    }
+    held
+}
+
+/// Returns the links of a process to the files of the folder that it has open or mapped.
+fn ends(number: u32) -> Vec<PathBuf> {
+    let links = ["fd", "map_files"].map(|kind| fs::read_dir(format!("/proc/{number}/{kind}")));
+    let links = links.into_iter().flatten().flatten().flatten().map(|entry| entry.path());
+    let leads_here = |link: &PathBuf| {
+        fs::read_link(link).is_ok_and(|to| to.to_string_lossy().starts_with(FOLDER))
+    };
+    links.filter(leads_here).collect()
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn remove__files_of_mpich_that_nobody_has() {
+        let salt = weft_link::random_u64();
+        let of = |name: &str| Path::new(FOLDER).join(format!("{name}{salt:x}"));
+        let (held, other) = (of("mpich_shm_test_a_"), of("weft-test-"));
+        fs::write(&other, b"x").unwrap();
+        fs::write(&held, b"x").unwrap();
+        let open = [fs::File::open(&held).unwrap(), fs::File::open(&other).unwrap()];
+        let mut left = LeftBehind::default();
+        left.note(rustix::process::getpid());
+        left.remove();
+        assert!(held.exists(), "this process has it");
+        drop(open);
+        left.remove();
+        assert!(!held.exists() && other.exists());
+        fs::remove_file(&other).unwrap();
+    }
 
     #[test]
     fn put__an_open_file_goes_along_and_is_made_again() {

@@ -6,6 +6,7 @@ use crate::run::moving::arrive::Arriving;
 use crate::run::moving::leave::Leaving;
 use crate::run::moving::{obstacles, News, Order};
 use crate::run::poll::{Set, READ};
+use weft::launch::moving;
 
 impl Proxy {
     /// Adds the descriptors of moves to a wait.
@@ -25,7 +26,10 @@ impl Proxy {
             let rank = &mut self.ranks[at];
             let Some(control) = &mut rank.control else { return };
             match control.words() {
-                Ok(words) => (rank.rank, words),
+                Ok(words) => {
+                    control.ready |= words.contains(&moving::Word::Ready);
+                    (rank.rank, words)
+                }
                 Err(_) => {
                     rank.control = None;
                     return;
@@ -66,7 +70,9 @@ impl Proxy {
             Order::Check => {
                 let here = self.ranks.iter().find(|r| r.rank == rank);
                 let why = match here {
-                    Some(rank) => obstacles::of(rank.pid()),
+                    Some(rank) => {
+                        obstacles::of(rank.pid()).into_iter().chain(rank.unready()).collect()
+                    }
                     None => obstacles::here().into_iter().collect(),
                 };
                 self.up.push(&Up::Move { rank, number, news: News::Checked { why } }, b"");
@@ -78,6 +84,7 @@ impl Proxy {
             }
             Order::Go { .. } => {
                 let copy = self.arriving.as_mut().and_then(|a| a.go(&order, &mut self.up));
+                copy.iter().for_each(|copy| self.left.note(copy.pid()));
                 self.ranks.extend(copy);
                 Ok(())
             }
@@ -103,7 +110,9 @@ impl Proxy {
             anyhow::bail!("its process has ended");
         };
         if leaving.obey(&mut self.ranks[at], order, &mut self.up) {
-            self.ranks.remove(at).leave(&mut self.up)?;
+            let rank = self.ranks.remove(at);
+            self.left.note(rank.pid());
+            rank.leave(&mut self.up)?;
             leaving.say_dead(&mut self.up);
         } else {
             self.leaving = Some(leaving);

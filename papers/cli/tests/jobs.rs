@@ -49,6 +49,7 @@ fn models__applications_find_what_is_known() {
         ("dd --unbalanced --check --tolerance 1e-3", "0 rows moved"),
         ("dd --by objects --check --tolerance 1e-4", "solutions        7 (all converged)"),
         ("dd --by objects --strategy rotate --check --tolerance 1e-3", "rows moved"),
+        ("dd --by sockets --check --tolerance 1e-4", "solutions        7 (all converged)"),
         ("puzzle --korf 79 --check", "shortest         42 moves"),
         ("puzzle --korf 12 --jobs 4", "shortest         45 moves"),
         ("qr --size 60x40 --check", "independent      40 columns"),

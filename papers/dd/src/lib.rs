@@ -25,6 +25,7 @@ mod output;
 mod params;
 mod parse;
 mod part;
+mod ranks;
 mod relax;
 mod solve;
 mod team;
@@ -40,7 +41,9 @@ pub use output::{pixels, report, write_curve, write_rows, write_steps, write_sum
 pub use params::{bytes_needed, Method, Params, ParamsError};
 pub use parse::ParseError;
 pub use part::Equation;
-pub use solve::{run, sequential};
+pub use ranks::{Ranks, RanksError, Sockets};
+pub use solve::{run, run_on, sequential};
+pub use team::RunError;
 
 use std::time::Duration;
 

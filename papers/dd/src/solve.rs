@@ -5,15 +5,16 @@ use crate::mesh::{Carrier, Mesh};
 use crate::objects::maps;
 use crate::params::{Method, Params};
 use crate::part::{Change, Equation, Fields, Nodes, Part, Pass};
+use crate::ranks::Ranks;
 use crate::relax::{Relax, CHECK};
-use crate::team::Team;
+use crate::team::{RunError, Team, World};
 use crate::{End, Outcome, RowCost, Solution, Step, Stuck};
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
-use weft::{Group, GroupError};
+use weft::Group;
 use weft_apps::digest;
 
 /// Work between two calls that let messages progress: some tens of microseconds.
@@ -35,10 +36,30 @@ pub(crate) const WORTH: f64 = 1.05;
 /// [`Params::check`] refuses the parameters.
 pub fn sequential(params: &Params, progress: &dyn Fn(Step)) -> Outcome {
     let mesh = Mesh::new(&params.device);
-    let work = pin!(solve(params, &mesh, Team::new(None, None), progress));
+    let work = pin!(solve(params, &mesh, Team::new(World::Alone, None), progress));
     match work.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(outcome)) => outcome,
         Poll::Ready(Err(_)) | Poll::Pending => unreachable!("one rank waits for no other"),
+    }
+}
+
+/// Solves on ranks that exchange messages without weft, as [`run`] does on those of a group.
+///
+/// # Errors
+/// A rank failed.
+///
+/// # Panics
+/// [`Params::check`] refuses the parameters.
+pub fn run_on(
+    ranks: &dyn Ranks,
+    params: &Params,
+    progress: &dyn Fn(Step),
+) -> Result<Outcome, RunError> {
+    let mesh = Mesh::new(&params.device);
+    let work = pin!(solve(params, &mesh, Team::new(World::Ranks(ranks), None), progress));
+    match work.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => unreachable!("calls of these ranks wait inside"),
     }
 }
 
@@ -56,9 +77,9 @@ pub async fn run(
     world: &Group,
     params: &Params,
     progress: &dyn Fn(Step),
-) -> Result<Outcome, GroupError> {
+) -> Result<Outcome, RunError> {
     let mesh = Mesh::new(&params.device);
-    solve(params, &mesh, Team::new(Some(world), params.ns_per_unit), progress).await
+    solve(params, &mesh, Team::new(World::Group(world), params.ns_per_unit), progress).await
 }
 
 async fn solve(
@@ -66,7 +87,7 @@ async fn solve(
     mesh: &Mesh,
     team: Team<'_>,
     progress: &dyn Fn(Step),
-) -> Result<Outcome, GroupError> {
+) -> Result<Outcome, RunError> {
     params.check(team.size()).expect("parameters were checked");
     let mut solver = Solver::new(params, mesh, team);
     let all = params.device.voltages();
@@ -148,7 +169,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Finds the solution for the voltages of the contacts.
-    async fn solution(&mut self, tell: &mut dyn FnMut(Step)) -> Result<End, GroupError> {
+    async fn solution(&mut self, tell: &mut dyn FnMut(Step)) -> Result<End, RunError> {
         let mut worst = (Equation::Potential, Change::NONE);
         for iteration in 1..=self.params.max_iterations {
             self.before.clone_from(&self.part.fields);
@@ -180,7 +201,7 @@ impl<'a> Solver<'a> {
         Ok(End::Limit(self.stuck(worst.0, worst.1).await?))
     }
 
-    async fn stuck(&self, equation: Equation, own: Change) -> Result<Stuck, GroupError> {
+    async fn stuck(&self, equation: Equation, own: Change) -> Result<Stuck, RunError> {
         let Change { size, node } = self.team.worst(own).await?;
         let (row, col) = (node / self.mesh.cols, node % self.mesh.cols);
         let layer = self.params.device.layer(row).map_or(String::new(), |layer| layer.name.clone());
@@ -188,7 +209,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Solves one equation by sweeps, with the other unknowns fixed.
-    async fn equation(&mut self, equation: Equation) -> Result<Swept, GroupError> {
+    async fn equation(&mut self, equation: Equation) -> Result<Swept, RunError> {
         if let Some(carrier) = equation.carrier() {
             self.prepare(carrier).await;
         }
@@ -246,7 +267,7 @@ impl<'a> Solver<'a> {
 
     /// Sweeps once over all points; the sweep has this number in its equation. Returns the largest
     /// change on this rank, if it is looked at.
-    async fn sweep(&mut self, equation: Equation, number: u64) -> Result<Change, GroupError> {
+    async fn sweep(&mut self, equation: Equation, number: u64) -> Result<Change, RunError> {
         let (both, all) = ([Nodes::Colour(0), Nodes::Colour(1)], [Nodes::All]);
         let parts: &[Nodes] = match self.params.method {
             Method::RedBlack => &both,
@@ -265,7 +286,7 @@ impl<'a> Solver<'a> {
 
     /// Sweeps over nodes. Border rows come first, so that they travel while the others are
     /// computed.
-    async fn part_sweep(&mut self, pass: Pass) -> Result<Change, GroupError> {
+    async fn part_sweep(&mut self, pass: Pass) -> Result<Change, RunError> {
         let (rows, cols) = (self.part.rows.clone(), self.mesh.cols);
         let inner = (rows.start + 1).min(rows.end)..(rows.end - 1).max(rows.start + 1);
         let mut largest = self.compute(pass, rows.start..inner.start).await;
@@ -275,7 +296,7 @@ impl<'a> Solver<'a> {
             Nodes::All => &self.part.new,
             Nodes::Colour(_) => &*self.part.unknowns(pass.equation),
         };
-        let borders = self.team.begin_borders(field, cols, &rows);
+        let borders = self.team.begin_borders(field, cols, &rows)?;
         let others = self.compute(pass, inner).await;
         largest = largest.or(others.size, others.node);
         if pass.nodes == Nodes::All {
@@ -311,7 +332,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Divides the rows by their recent cost, if that is worth the way.
-    async fn divide(&mut self) -> Result<(), GroupError> {
+    async fn divide(&mut self) -> Result<(), RunError> {
         let size = self.team.size();
         if size == 1 {
             return Ok(());
@@ -339,7 +360,7 @@ impl<'a> Solver<'a> {
 
     /// Returns the current into each contact, in A per cm of depth. With two contacts at different
     /// voltages it comes from the power, which is far more exact.
-    async fn currents(&self, voltages: &[f64]) -> Result<Vec<f64>, GroupError> {
+    async fn currents(&self, voltages: &[f64]) -> Result<Vec<f64>, RunError> {
         if let [one, other] = *voltages {
             if one != other {
                 let mut powers = vec![0.0; self.mesh.rows];
@@ -362,7 +383,7 @@ impl<'a> Solver<'a> {
         mut self,
         solutions: Vec<Solution>,
         steps: Vec<Step>,
-    ) -> Result<Outcome, GroupError> {
+    ) -> Result<Outcome, RunError> {
         let elapsed = self.team.elapsed();
         let nodes = self.part.rows.start * self.mesh.cols..self.part.rows.end * self.mesh.cols;
         let all = (self.mesh.rows * self.mesh.cols) as u64;

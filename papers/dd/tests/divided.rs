@@ -2,9 +2,11 @@
 #![allow(non_snake_case)]
 
 use std::cell::RefCell;
+use std::net::TcpListener;
 use std::rc::Rc;
 use weft_dd::{
-    run, run_objects, sequential, Device, Method, Objects, Outcome, Params, DIODE, LASER,
+    run, run_objects, run_on, sequential, Device, Method, Objects, Outcome, Params, Ranks,
+    RanksError, RunError, Sockets, DIODE, LASER,
 };
 use weft_models::actors::balance::{Costs, Strategy};
 use weft_models::actors::ActorCause;
@@ -185,4 +187,52 @@ fn run_objects__the_death_of_a_rank_is_named() {
         }
     });
     sim.run().unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Runs a function on threads that are ranks joined by sockets.
+fn on_sockets<T: Send>(count: usize, rank: impl Fn(Sockets) -> T + Sync) -> Vec<T> {
+    let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let addresses: Vec<_> = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
+    let (addresses, rank) = (&addresses, &rank);
+    std::thread::scope(|scope| {
+        let all = listeners.iter().enumerate().map(|(at, listener)| {
+            scope.spawn(move || rank(Sockets::join(at, listener, addresses, 7).unwrap()))
+        });
+        let all: Vec<_> = all.collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn run_on__same_bits_over_sockets_while_rows_move() {
+    let mut laser = params(LASER, "from 0.1 to 0.1 step 0.1");
+    laser.tolerance = 1e-3;
+    for (text, method, balance) in [
+        (params(DIODE, "from 0.1 to 0.2 step 0.1"), Method::RedBlack, false),
+        (laser.clone(), Method::RedBlack, true),
+        (laser, Method::Jacobi, true),
+    ] {
+        let params = Params { method, balance, ns_per_unit: None, ..text };
+        let expected = sequential(&params, &|_| {});
+        for ranks in [1, 2, 3, 5] {
+            let outcomes = on_sockets(ranks, |sockets| run_on(&sockets, &params, &|_| {}).unwrap());
+            assert!(outcomes.iter().all(|outcome| outcome.agrees_with(&expected)), "{method:?}");
+            assert_eq!(outcomes[0].maps, expected.maps);
+            let moves = balance && ranks > 1;
+            assert!(moves || outcomes.iter().all(|outcome| outcome.moved == 0));
+        }
+    }
+}
+
+#[test]
+fn run_on__a_rank_that_ends_is_named() {
+    let params = Params { ns_per_unit: None, ..params(DIODE, "from 0.1 to 0.2 step 0.1") };
+    let ends = on_sockets(3, |sockets| match sockets.rank() {
+        1 => None,
+        _ => Some(run_on(&sockets, &params, &|_| {}).expect_err("a rank has ended")),
+    });
+    for error in ends.into_iter().flatten() {
+        // Rank 0 hears of it, and ends; rank 2 may wait for it then.
+        let RunError::Ranks(RanksError { rank: 0 | 1, .. }) = error else { panic!("{error}") };
+    }
 }

@@ -4,16 +4,17 @@ mod pictures;
 
 use super::progress::Whole;
 use super::{open, prepare_out, Measured, Ran, Report};
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use clap::ValueEnum;
 use serde_json::{json, Value};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use weft::Job;
+use weft::{Group, Job};
 use weft_apps::Memory;
 use weft_dd::{
-    bytes_needed, report, sequential, write_curve, write_rows, write_steps, write_summary,
-    write_vtk, Device, End, Method, Objects, Outcome, Params, Step,
+    bytes_needed, report, run_on, sequential, write_curve, write_rows, write_steps, write_summary,
+    write_vtk, Device, End, Method, Objects, Outcome, Params, Sockets, Step,
 };
 use weft_models::actors::balance::{Costs, Strategy};
 use weft_models::net::Live;
@@ -54,6 +55,9 @@ enum By {
     Messages,
     /// Blocks of rows that are objects which messages drive, several on each rank.
     Objects,
+    /// A block of rows on each rank, and TCP sockets between ranks: `weft sockets run` carries
+    /// them.
+    Sockets,
 }
 
 /// The rules by which objects move.
@@ -110,6 +114,13 @@ impl Input {
             Example::Diode => weft_dd::DIODE,
             Example::Laser => weft_dd::LASER,
         }
+    }
+
+    /// # Errors
+    /// The program is one of sockets, which the simulator does not have.
+    pub fn check_simulated(&self) -> Result<()> {
+        ensure!(self.by != By::Sockets, "--by sockets: sockets of the kernel are not simulated");
+        Ok(())
     }
 
     /// Returns the objects, if they are to solve.
@@ -204,6 +215,25 @@ fn write_files(end: &mut Report<'_>, device: &Device, outcome: &Outcome) -> Resu
     Ok(())
 }
 
+/// Joins the ranks by sockets. The job tells them their ports and a secret, and nothing else.
+fn sockets(world: &Group) -> Result<Sockets> {
+    let listener = TcpListener::bind(("0.0.0.0", 0)).context("a socket that listens")?;
+    let port = listener.local_addr()?.port().to_le_bytes().to_vec();
+    let ports = world.allgather_blocking(port)?;
+    let secret = world.broadcast_blocking(0, weft_link::random_u64().to_le_bytes().to_vec())?;
+    let secret = u64::from_le_bytes(secret[..].try_into().context("a secret of 8 bytes")?);
+    let mut addresses = Vec::new();
+    for (rank, port) in ports.iter().enumerate() {
+        let port = u16::from_le_bytes(port[..].try_into().context("a port of 2 bytes")?);
+        let host = world.host_of(rank).unwrap_or_else(|| "127.0.0.1".to_string());
+        let found = (host.as_str(), port).to_socket_addrs();
+        let found = found.with_context(|| format!("the address of rank {rank} on {host}"))?;
+        let address = { found }.find(SocketAddr::is_ipv4);
+        addresses.push(address.with_context(|| format!("{host} has no address of IPv4"))?);
+    }
+    Ok(Sockets::join(world.rank(), &listener, &addresses, secret)?)
+}
+
 /// Runs the part of this rank; rank 0 reports the result.
 pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let Measured { input, room, common } = &args.measured;
@@ -221,6 +251,7 @@ pub fn run(job: &Job, args: &Args) -> Result<ExitCode> {
     let bar = Whole::new(rank);
     let tell = |step: Step| show(&bar, "DD", params.tolerance, step);
     let outcome = match input.objects() {
+        None if input.by == By::Sockets => run_on(&sockets(world)?, &params, &tell)?,
         None => job.block_on(weft_dd::run(world, &params, &tell))?,
         Some(objects) => {
             let net = Live::new(world)?;

@@ -10,6 +10,7 @@ use anyhow::Result;
 use std::rc::Rc;
 use weft_apps::Stopped;
 use weft_dd::{Objects, Outcome, Params, Step};
+use weft_run::misuse;
 
 /// The options of the application.
 pub type Dd = Placed<dd::Input>;
@@ -24,6 +25,7 @@ impl Case for Dd {
     type Outcome = Outcome;
 
     fn input(&self, given: &Given<'_>) -> Result<Self::Input> {
+        self.input.check_simulated().map_err(misuse::of)?;
         let params = self.input.params(given.hosts(), given.memory(&self.room))?;
         let params = Params { ns_per_unit: Some(given.ns_each), ..params };
         Ok((params, self.input.objects()))

@@ -27,6 +27,15 @@ impl From<GroupError> for Fault {
     }
 }
 
+impl From<weft_dd::RunError> for Fault {
+    fn from(error: weft_dd::RunError) -> Fault {
+        match error {
+            weft_dd::RunError::Group(error) => error.into(),
+            weft_dd::RunError::Ranks(error) => Fault { is_of_peer: true, text: error.to_string() },
+        }
+    }
+}
+
 impl From<weft_apps::Failure> for Fault {
     fn from(failure: weft_apps::Failure) -> Fault {
         let is_of_peer = match &failure {

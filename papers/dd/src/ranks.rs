@@ -82,11 +82,14 @@ pub trait Ranks {
     }
 }
 
+/// The functions that read a number from its bytes, and write it.
+type Form<T> = (fn([u8; 8]) -> T, fn(T) -> [u8; 8]);
+
 /// Combines numbers at rank 0 in the order of the ranks, and gives all the result.
 fn combine<T: Copy>(
     ranks: &(impl Ranks + ?Sized),
     numbers: &mut [T],
-    (read, write): (fn([u8; 8]) -> T, fn(T) -> [u8; 8]),
+    (read, write): Form<T>,
     combine: fn(T, T) -> T,
 ) -> Result<(), RanksError> {
     let bytes_of =
@@ -113,7 +116,8 @@ type Message = (u32, Vec<u8>);
 /// The connection to a rank.
 struct Line {
     out: TcpStream,
-    /// The messages that a thread has read: a rank that sends is never held up by one that sends, too.
+    /// The messages that a thread has read: a rank that sends is never held up by one that sends,
+    /// too.
     come: Receiver<Message>,
     /// Messages of other tags than the one that was asked for.
     early: VecDeque<Message>,

@@ -255,7 +255,7 @@ def test_driven_wrong_arguments_are_refused(ranks, count, link):
     ranks("driven.py", "arguments", count, link)
 
 
-@on(shm=(3,))
+@on(shm=(2,), faults=(2,))
 def test_driven_death_of_a_rank_ends_the_run_with_its_name(ranks, count, link):
     ranks("driven.py", "death", count, link)
 

@@ -183,7 +183,7 @@ fn set_for_mpis(command: &mut Command, launcher: &Path) {
 }
 
 /// Text that the output of each program of the guide has, in their order.
-const SAID: [&str; 8] = [
+const SAID: [&str; 9] = [
     "Status(source=0, tag=0, length=8000) 499500.0",
     "0.5",
     "0",
@@ -192,6 +192,7 @@ const SAID: [&str; 8] = [
     "499",
     "withdrawn <weft.names.Owner pump:7",
     "",
+    "100 4 Balanced(moved=",
 ];
 
 #[test]

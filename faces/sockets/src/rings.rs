@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static HAS_ONE: AtomicU32 = AtomicU32::new(0);
 /// Questions if it has one.
 static ASKED: AtomicU32 = AtomicU32::new(0);
+/// Questions at each of which the program's mappings are looked through, and number of questions of
+/// which one is, later: the list of mappings is long where many connections share memory.
+const EACH: u32 = 64;
 /// A mapping's name.
 const NAME: &[u8] = b"anon_inode:[io_uring]";
 
@@ -16,11 +19,11 @@ pub fn has_come() {
 }
 
 /// True if the program has one. The mappings of a ring that was made by instructions of the
-/// program's own are looked for at each question whose number is a power of two: a list of
-/// mappings is long where many connections share memory.
+/// program's own, such as those of a liburing that is linked statically, are looked for.
 pub fn has_one() -> bool {
-    let asked = ASKED.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-    if asked.is_power_of_two() && HAS_ONE.load(Ordering::SeqCst) == 0 && is_mapped() {
+    let asked = ASKED.fetch_add(1, Ordering::Relaxed);
+    let looks = asked < EACH || asked.is_multiple_of(EACH);
+    if looks && HAS_ONE.load(Ordering::SeqCst) == 0 && is_mapped() {
         has_come();
     }
     HAS_ONE.load(Ordering::SeqCst) != 0

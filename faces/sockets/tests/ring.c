@@ -70,15 +70,27 @@ static int made(int fd)
     return fd;
 }
 
-int main(int argc, char **argv)
+static int connected(const char *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct io_uring_params params = {0};
-    int fd = socket(AF_INET, SOCK_STREAM, 0), waiting = 0;
-    int is_own = argc > 2 && strcmp(argv[2], "own") == 0;
-    check(argc > 2, "arguments");
-    at.sin_port = htons((unsigned short)atoi(argv[1]));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    at.sin_port = htons((unsigned short)atoi(port));
     check(connect(fd, (struct sockaddr *)&at, sizeof at) == 0, "connect");
+    return fd;
+}
+
+int main(int argc, char **argv)
+{
+    struct io_uring_params params = {0};
+    check(argc > 2, "arguments");
+    int is_own = strcmp(argv[2], "own") == 0, waiting = 0;
+    for (int earlier = 3; earlier < argc; earlier++) {
+        int fd = connected(argv[earlier]);
+        for (int i = 0; i < MANY; i++) {
+            exchange(fd, i, 0);
+        }
+    }
+    int fd = connected(argv[1]);
     if (is_own) {
         int ring = made((int)call(SYS_io_uring_setup, 8, (long)&params, 0, 0));
         size_t len = params.sq_off.array + params.sq_entries * sizeof(unsigned);

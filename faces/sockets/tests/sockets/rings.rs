@@ -1,6 +1,6 @@
 //! Programs that have the kernel read their connections by io_uring.
 
-use crate::harness::{library, Served, LOOKS};
+use crate::harness::{library, Process, Served, LOOKS};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -31,14 +31,19 @@ fn build() -> Option<PathBuf> {
     built.then_some(program)
 }
 
-/// Runs the program in a way, against an echo. Returns the connections that were joined.
-fn joined(way: &str) -> Option<u64> {
+/// Runs the program in a way, against an echo, with so many connections before that of the ring.
+/// Returns the connections that were joined.
+fn joined(way: &str, before: u64) -> Option<u64> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(build).as_ref()?;
     let agent = Served::start();
-    let mut echo = agent.with("echo", "");
+    let mut echoes: Vec<_> = (0..=before).map(|_| agent.with("echo", "")).collect();
+    let ports: Vec<String> = echoes.iter_mut().map(|echo| echo.says()).collect();
     let mut command = Command::new(program);
-    command.args([echo.says().as_str(), way]).envs([LOOKS, ("WEFT_SOCKETS_AFTER", "1")]);
+    command
+        .args([ports[0].as_str(), way])
+        .args(&ports[1..])
+        .envs([LOOKS, ("WEFT_SOCKETS_AFTER", "1")]);
     command.env("LD_PRELOAD", library()).env("WEFT_AGENT", &agent.name);
     let status = command.status().unwrap();
     if status.code() == Some(SKIPPED) {
@@ -46,20 +51,22 @@ fn joined(way: &str) -> Option<u64> {
         return None;
     }
     assert!(status.success(), "{way}: {status}");
-    echo.ends_well();
+    echoes.into_iter().for_each(Process::ends_well);
     Some(agent.counter("sockets_paired"))
 }
 
 #[test]
 fn ring__finds_all_bytes_in_tcp_when_a_library_makes_it() {
-    if let Some(joined) = joined("library") {
+    if let Some(joined) = joined("library", 0) {
         assert_eq!(joined, 1);
     }
 }
 
 #[test]
 fn ring__that_the_program_makes_itself_keeps_later_connections_on_tcp() {
-    if let Some(joined) = joined("own") {
-        assert_eq!(joined, 0);
+    for before in [0, 2, 4] {
+        if let Some(joined) = joined("own", before) {
+            assert_eq!(joined, before);
+        }
     }
 }

@@ -23,6 +23,7 @@ mod crowd;
 mod ethernet;
 mod faces;
 mod logp;
+mod migrate;
 mod models;
 mod mpi;
 mod mxoe;
@@ -128,6 +129,9 @@ pub enum What {
     /// Charm++ and OpenSHMEM, where they are built, over weft's provider beside libfabric's TCP and
     /// Charm++'s own UDP, each target met or not
     Consumers,
+    /// A rank that moves between lab hosts beside bare CRIU, the time until its peers are quiet,
+    /// and messages of ranks that could move and do not, each target met or not
+    Migrate,
     /// Collective operations of groups beside the MPIs of this machine over TCP and over their own
     /// shared memory, each target met or not
     Collectives,
@@ -282,11 +286,13 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interr
         writeln!(out)?;
     }
     let (options, json) = (&args.options, args.json);
+    let out_in = (json, args.suite.out.as_deref());
     match args.what {
         What::Mpi => return mpi::print(options, json, &mut out),
         What::Busy => return busy::print(options, json, interrupt),
         What::Containers => return containers::print(options, json, &mut out),
         What::Consumers => return consumers::print(options, json, &mut out),
+        What::Migrate => return migrate::print(options, json, &mut out),
         What::Collectives => return collectives::print(options, json, &mut out),
         What::Names => return names::print(options, json, &mut out),
         What::Sockets => return sockets::print(options, json, &mut out),
@@ -294,7 +300,6 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interr
             return sovia::print(options, args.suite.out.as_deref(), json, &mut out);
         }
         What::Mx | What::Via => {
-            let out_in = (json, args.suite.out.as_deref());
             return faces::print(args.what, &args.link, options, out_in, &mut out);
         }
         What::Apps => return apps::print(options, json, &mut out),
@@ -302,12 +307,9 @@ fn print(args: &Args, links: Vec<LinkName>, benches: &[What], interrupt: &Interr
         What::Torch => return torch::print(options, args.python.as_deref(), json, &mut out),
         What::Models => {
             let chosen = (&args.link[..], &args.table[..], &args.ranks[..]);
-            let into = (json, args.suite.out.as_deref());
-            return models::print(chosen, options, into, &mut out);
+            return models::print(chosen, options, out_in, &mut out);
         }
-        What::Mxoe => {
-            return mxoe::print(options, (json, args.suite.out.as_deref()), &mut out);
-        }
+        What::Mxoe => return mxoe::print(options, out_in, &mut out),
         What::Agent => return service::print(options, json, &mut out),
         What::Paper000 => return paper000::print(options, json, &mut out),
         What::Ethernet => {

@@ -44,7 +44,9 @@ fn takes(what: What) -> &'static [&'static str] {
         What::Barrier => &["--link", "--json", "--ranks"],
         What::Choices => &["--link", "--out"],
         What::Suite => &["--size", "--out", "--situations"],
-        What::Agent | What::Names | What::Sockets | What::Apps | What::Paper000 => &["--json"],
+        What::Agent | What::Names | What::Sockets | What::Apps | What::Paper000 | What::Migrate => {
+            &["--json"]
+        }
         What::Python | What::Torch => &["--json", "--python"],
         What::Sovia => &["--json", "--out"],
         What::Mpi | What::Collectives | What::Consumers | What::Containers | What::Busy => {
@@ -118,6 +120,7 @@ pub fn check(args: &Args) -> Result<()> {
             What::Agent => ": it compares the link agent with packet",
             What::Containers => ": it compares shm with shm",
             What::Collectives => ": it compares what jobs get by default with the MPIs",
+            What::Migrate => ": it compares ranks that can move with CRIU and with other ranks",
             What::Names => ": it measures agents, which talk over UDP",
             What::Apps | What::Python => ": it measures jobs on this host",
             What::Sockets | What::Sovia => ": it measures programs that talk over TCP",
@@ -150,7 +153,7 @@ pub fn check(args: &Args) -> Result<()> {
         bail!("busy has a load of its own: leave out --loaded");
     }
     if args.options.netns == netns::Mode::Off
-        && matches!(what, What::Agent | What::Mpi | What::Containers | What::Names)
+        && matches!(what, What::Agent | What::Mpi | What::Containers | What::Names | What::Migrate)
     {
         bail!("this is measured between lab hosts only: leave out --netns off");
     }

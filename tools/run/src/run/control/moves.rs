@@ -24,6 +24,8 @@ pub struct Moves {
     /// The rank that moves, and its hosts.
     hosts: (usize, usize, usize),
     bytes: u64,
+    /// The time that its rank took to stand still, in milliseconds.
+    quiet_ms: f64,
     pid: u32,
     /// The reasons against a move that is only asked about, and the number of hosts that have not
     /// answered.
@@ -54,6 +56,7 @@ impl Moves {
             phases: Vec::new(),
             hosts: (0, 0, 0),
             bytes: 0,
+            quiet_ms: 0.0,
             pid: 0,
             checked: None,
             waiting: Vec::new(),
@@ -166,6 +169,7 @@ impl Moves {
         nodes: &mut [Node],
     ) -> Option<Over> {
         match &news {
+            News::Held { ms } => self.quiet_ms = *ms,
             News::Copied { bytes } => self.bytes = *bytes,
             News::Stands { pid } => self.pid = *pid,
             News::Sending { bytes } => {
@@ -256,6 +260,7 @@ impl Moves {
             untold,
             phases,
             stopped_ms: held.map_or(0.0, |(_, at)| ms(now - *at)),
+            quiet_ms: self.quiet_ms,
         }
     }
 }

@@ -107,6 +107,10 @@ pub struct Moved {
     pub phases: Vec<(String, f64)>,
     /// The time in which the rank made no progress, in milliseconds.
     pub stopped_ms: f64,
+    /// The time from the order to stand still until its peers knew and its links were closed, a
+    /// part of the phase `hold`, in milliseconds.
+    #[serde(default)]
+    pub quiet_ms: f64,
 }
 
 /// Returns the folder of this user's sockets.
@@ -283,7 +287,7 @@ fn tell(args: &Args, event: &Event) -> Option<u8> {
 impl Moved {
     /// Returns the line for people.
     fn line(&self) -> String {
-        let Moved { rank, from, to, bytes, untold, phases, stopped_ms } = self;
+        let Moved { rank, from, to, bytes, untold, phases, stopped_ms, .. } = self;
         let each: Vec<String> = phases.iter().map(|(name, ms)| format!("{name} {ms:.1}")).collect();
         let late = match untold {
             0 => String::new(),

@@ -22,9 +22,9 @@ use weft::{Config, Endpoint, PeerId};
 use weft_link::Address;
 
 /// Bytes of a message with a part of the copy.
-const PART: usize = 1 << 20;
+const PART: usize = 256 << 10;
 /// Parts on the way at a time.
-const PARTS: usize = 4;
+const PARTS: usize = 8;
 /// Longest silence of the other side.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Tags: the list of files, their bytes, the end.

@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use rustix::process::Signal;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Instant;
 use weft::launch::moving;
 
 /// A rank that leaves.
@@ -24,8 +25,8 @@ pub struct Leaving {
     image: Image,
     /// Descriptors of the rank's connections: those of the copy, to read what it has not read.
     ends: Vec<(Use, OwnedFd)>,
-    /// The rank was told to stand still, and has not refused.
-    holds: bool,
+    /// The time at which the rank was told to stand still, unless it has refused.
+    holds: Option<Instant>,
     /// CRIU copies the process now, and must not be interrupted: it would leave it stopped.
     copying: bool,
     /// The rank is to go on with these packet numbers as soon as CRIU has ended.
@@ -91,7 +92,7 @@ impl Leaving {
         let (folder, pid) = (image.folder.clone(), rank.pid().as_raw_nonzero().get());
         let task = Task::Give { key, place, folder, pid, sockets };
         let carrier = Some(Carrier::start(&task)?);
-        let (rank, holds, copying, resumed) = (rank.rank, false, false, false);
+        let (rank, holds, copying, resumed) = (rank.rank, None, false, false);
         Ok(Leaving { rank, number, carrier, image, ends, holds, copying, pending: None, resumed })
     }
 
@@ -132,7 +133,7 @@ impl Leaving {
     }
 
     fn hold(&mut self, rank: &Rank) -> Result<()> {
-        self.holds = true;
+        self.holds = Some(Instant::now());
         let control = rank.control.as_ref().context("no connection to order a move")?;
         control.order(&moving::Order::Hold { number: self.number }).context("ordering the move")
     }
@@ -165,7 +166,8 @@ impl Leaving {
     pub fn heard(&mut self, word: moving::Word, up: &mut Outgoing) {
         match word {
             moving::Word::Held { number } if number == self.number => {
-                self.news(up, News::Held);
+                let ms = self.holds.map_or(0.0, |since| since.elapsed().as_secs_f64() * 1e3);
+                self.news(up, News::Held { ms });
                 let copy = self.carrier.as_mut().context("the carrier of the copy ended");
                 match copy.and_then(|carrier| carrier.tell("copy")) {
                     Ok(()) => self.copying = true,
@@ -179,7 +181,7 @@ impl Leaving {
                 self.news(up, News::Broken { why });
             }
             moving::Word::Cannot { number, why } if number == self.number => {
-                self.holds = false;
+                self.holds = None;
                 self.fail(up, why);
             }
             _ => {}
@@ -208,7 +210,7 @@ impl Leaving {
         self.ends.clear();
         // A process that was not stopped does not notice it.
         tree::signal(rank.pid(), Signal::CONT);
-        if !self.holds {
+        if self.holds.is_none() {
             // The rank never stood still.
             return self.news(up, News::Went { untold: 0 });
         }

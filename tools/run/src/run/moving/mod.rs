@@ -66,8 +66,8 @@ impl Order {
 pub enum News {
     /// There is room for the copy at this place.
     Taking { place: String },
-    /// The rank stands still.
-    Held,
+    /// The rank stands still, so many milliseconds after it was told to.
+    Held { ms: f64 },
     /// The rank is copied.
     Copied { bytes: u64 },
     /// This number of bytes has left.
@@ -90,7 +90,7 @@ impl From<News> for FromHost {
     fn from(news: News) -> FromHost {
         match news {
             News::Taking { place } => FromHost::Taking { place },
-            News::Held => FromHost::Held,
+            News::Held { .. } => FromHost::Held,
             News::Copied { bytes } => FromHost::Copied { bytes },
             News::Sending { bytes } => FromHost::Sending { bytes },
             News::Stands { .. } => FromHost::Stands,

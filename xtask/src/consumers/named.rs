@@ -74,6 +74,25 @@ pub fn ampi(_: &Site) -> Result<Ready, Missing> {
     ready(&folder, jobs)
 }
 
+/// Programs of the SMP form, in which a process has worker threads and a thread that polls, each
+/// with two workers.
+const SMP: &[Program] = &[
+    ("tests/charm++/megatest/megatest", &[1, 2, 4], WORKERS),
+    ("tests/converse/megacon/megacon", &[1, 2, 4], WORKERS),
+    ("tests/ampi/megampi/megampi", &[2, 4], &["+vp8", "+ppn", "2"]),
+    ("tests/ampi/migration/migration", &[2, 4], &["+vp8", "+ppn", "2"]),
+    ("benchmarks/charm++/pingpong/pingpong", &[1, 2], &["100", "200", "+ppn", "1"]),
+];
+
+/// Two worker threads a process.
+const WORKERS: &[&str] = &["+ppn", "2"];
+
+/// Charm++ and AMPI in their SMP form, from a folder of its build.
+pub fn smp(_: &Site) -> Result<Ready, Missing> {
+    let how = "./build AMPI ofi-linux-x86_64 simplepmi smp";
+    listed(&folder("WEFT_CHARM_SMP", how)?, SMP)
+}
+
 /// Runs in a row of the programs of which none may ever hang.
 const IN_A_ROW: usize = 20;
 
